@@ -7,29 +7,29 @@
 //	http.handlers.fhir_expand     modules/expand           package terminology/dispatch: ValueSet/$expand
 //	http.handlers.fhir_outcome    modules/outcome          errors as FHIR OperationOutcomes
 //	fhir_gateway                  modules/gateway          a directive: all handlers before a FHIR server
-//	http.handlers.fhir_sample     features/sample          package internal/sample: a FHIR server in memory, for trying out
-//	fhir.stores.*                 modules/stores           where state is kept: in memory, a file, Redis, PostgreSQL
+//	http.handlers.fhir_sample     features/sample          package sample: a FHIR server in memory, for trials
+//	fhir.stores.*                 modules/stores           stores of state: memory, file; features add Redis and PostgreSQL
 //	fhir_sites                    internal/placement       warnings about handlers that have no effect
 //
-// The packages in internal that they share:
+// Shared packages in internal:
 //
-//	option       options are read, from the Caddyfile's words and with placeholders
+//	option       parsing of options: Caddyfile words and placeholders
 //	fhirbase     the path of the FHIR API, and the app as handlers see it
-//	requester    who makes a request
-//	fhirerror    errors are answered and logged
+//	requester    the sender of a request
+//	fhirerror    error responses and failure log
 //	crossorigin  CORS of the FHIR API
-//	pace         slow request bodies
-//	metrics      metrics live as long as the process
+//	pace         limits for slow request bodies
+//	metrics      metrics that live as long as the process
 //	software     the version
 //
-// A request's way through the handlers, in their order:
+// The path of a request through the handlers:
 //
-//	request ─▶ fhir_authorize ─ /oauth2/…, /.well-known/… ─▶ answered there
+//	request ─▶ fhir_authorize ─ /oauth2/…, /.well-known/… ─▶ response
 //	              │ any other path
 //	              ▼ handle /fhir/R4, /fhir/R4/*
 //	           fhir_bearer ─ no valid token ─▶ 401 ─┐
 //	              ▼                                 │
-//	           fhir_expand ─ $expand, known here ─▶ answered from memory
+//	           fhir_expand ─ $expand, known here ─▶ response from memory
 //	              ▼ anything else                   │
 //	           reverse_proxy ─ backend is down ─▶ 502 ─┤
 //	              ▼                                 ▼ handle_errors

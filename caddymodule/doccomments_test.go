@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// Every exported symbol says what it is, and every field of Caddy's JSON also what
-// it is where it is left out.
+// Every exported symbol has a doc comment, and the comment of every field of Caddy's JSON contains its default.
 func TestDocComments(t *testing.T) {
 	t.Parallel()
 	count := 0
@@ -51,7 +50,7 @@ func checkDocComments(t *testing.T, path string) {
 		t.Errorf("%s: %s has no doc comment", files.Position(bare.Pos()), bare.Name)
 	}
 	if dir := filepath.ToSlash(filepath.Dir(path)); dir != "fhirapp" && dir != "internal/option" && !strings.HasPrefix(dir, "modules/") && !strings.HasPrefix(dir, "features/") {
-		return // it has no Caddy modules
+		return // the package has no Caddy modules
 	}
 	for _, field := range configurationFields(file) {
 		if text := field.Doc.Text(); !strings.Contains(text, "Default") && !strings.Contains(text, "Required") {
@@ -60,7 +59,7 @@ func checkDocComments(t *testing.T, path string) {
 	}
 }
 
-// undocumented are the names in a file that need a doc comment and have none.
+// undocumented returns the names in a file that need a doc comment and have none.
 func undocumented(file *ast.File) (names []*ast.Ident) {
 	for _, declaration := range file.Decls {
 		switch d := declaration.(type) {
@@ -77,7 +76,7 @@ func undocumented(file *ast.File) (names []*ast.Ident) {
 	return names
 }
 
-// exportedReceiver is false for methods of what nobody outside can name.
+// exportedReceiver is false for methods of unexported types.
 func exportedReceiver(d *ast.FuncDecl) bool {
 	if d.Recv == nil {
 		return true
@@ -96,7 +95,7 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	return ok && name.IsExported()
 }
 
-// undocumentedSpec takes the comment of a group of values for that of each.
+// undocumentedSpec accepts the comment of a group for each value of the group.
 func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) (names []*ast.Ident) {
 	switch s := spec.(type) {
 	case *ast.ValueSpec:
@@ -114,7 +113,7 @@ func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) (names []*ast.Ident) {
 	return names
 }
 
-// configurationFields are those of exported types that JSON sets.
+// configurationFields returns the fields of exported types that JSON can set.
 func configurationFields(file *ast.File) (fields []*ast.Field) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		spec, ok := node.(*ast.TypeSpec)
@@ -133,14 +132,14 @@ func configurationFields(file *ast.File) (fields []*ast.Field) {
 	return fields
 }
 
-// isAnswer reports whether a struct is written as JSON: some of its members are always there.
+// isAnswer reports whether a struct is a JSON response: it has fields that are never omitted.
 func isAnswer(of *ast.StructType) bool {
 	return slices.ContainsFunc(of.Fields.List, func(f *ast.Field) bool {
 		return f.Tag != nil && !strings.Contains(f.Tag.Value, "omit") && !strings.Contains(f.Tag.Value, `"-"`)
 	})
 }
 
-// undocumentedMembers are the exported fields and methods of an exported type.
+// undocumentedMembers returns the undocumented exported fields and methods of an exported type.
 func undocumentedMembers(s *ast.TypeSpec) (names []*ast.Ident) {
 	var members *ast.FieldList
 	switch of := s.Type.(type) {
@@ -162,7 +161,7 @@ func undocumentedMembers(s *ast.TypeSpec) (names []*ast.Ident) {
 	return names
 }
 
-// inConfiguration is false for fields that are tagged to be left out of it.
+// inConfiguration is false for fields with a tag that excludes them from JSON.
 func inConfiguration(field *ast.Field) bool {
 	if field.Tag == nil {
 		return true

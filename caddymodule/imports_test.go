@@ -18,7 +18,7 @@ const (
 	caddyHost = "github.com/caddyserver/"
 )
 
-// cores are the folders that reach neither Caddy nor each other, and the folders that each may reach, directly or not.
+// cores maps the folders that must not import Caddy or each other to the folders that each may import, directly or indirectly.
 var cores = map[string][]string{
 	"terminology":           append(helpers, "caddymodule/smart"),
 	"caddymodule/authorize": append(helpers, "caddymodule/smart"),
@@ -26,24 +26,24 @@ var cores = map[string][]string{
 	"caddymodule/smart":     helpers,
 }
 
-// helpers are shared by cores, as long as they reach nothing that the core may not.
+// helpers are shared by cores, as long as they import nothing that the core must not import.
 var helpers = slices.Clip([]string{"caddymodule/internal", "caddymodule/boundedcache", "caddymodule/httporigin", "caddymodule/gctest"})
 
-// featureFolders have a folder for each feature, which can be deleted with its import line in a standard build. So nothing
-// else imports a feature, but its own packages and tests. Below terminology and codesystem, features are what a standard build imports.
+// featureFolders contain a folder for each feature, which can be deleted with its import line in a standard build. Therefore, only a feature's
+// own packages and tests may import it. Below terminology and codesystem, features are the packages that a standard build imports.
 var featureFolders = []string{"caddymodule/features/", "terminology/operation/", "terminology/codesystem/", "terminology/"}
 
 // isStandardBuild reports whether a package is a list of features.
 func isStandardBuild(name string) bool { return name == "caddymodule" || path.Base(name) == "standard" }
 
-// A goPackage is what go list says of a package.
+// A goPackage is a package in the output of go list.
 type goPackage struct {
 	ImportPath                         string
-	Imports, TestImports, XTestImports []string // directly
-	Deps                               []string // directly or not, without tests
+	Imports, TestImports, XTestImports []string // direct imports
+	Deps                               []string // direct and indirect imports, without tests
 }
 
-// TestImports checks the rules above.
+// TestImports checks the rules of cores and featureFolders.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)
@@ -88,7 +88,7 @@ func TestBrokenRules(t *testing.T) {
 	}
 }
 
-// coreFaults names what the packages of cores reach and must not.
+// coreFaults returns the forbidden imports of core packages.
 func coreFaults(packages []goPackage) (faults []error) {
 	for core, allowed := range cores {
 		for _, p := range packages {
@@ -107,7 +107,7 @@ func mayReach(core string, allowed []string, dep string) bool {
 	return !strings.HasPrefix(dep, caddyHost) && (!isOurs(dep) || isIn(core) || slices.ContainsFunc(allowed, isIn))
 }
 
-// featureFaults names what imports a feature and must not.
+// featureFaults returns the forbidden imports of features.
 func featureFaults(packages []goPackage) (faults []error) {
 	var registered []string
 	for _, p := range packages {
@@ -128,7 +128,7 @@ func featureFaults(packages []goPackage) (faults []error) {
 	return faults
 }
 
-// featureOf returns the folder of the feature that a package belongs to; "" if it belongs to none.
+// featureOf returns the folder of the feature that contains a package; "" if no feature does.
 func featureOf(name string, registered []string) string {
 	for _, folder := range featureFolders {
 		if below, ok := strings.CutPrefix(name, folder); ok {
@@ -141,25 +141,24 @@ func featureOf(name string, registered []string) string {
 	return ""
 }
 
-// needsRegistration reports whether a folder has both features and core packages, so that only packages that a standard build
-// imports are features.
+// needsRegistration reports whether a folder contains both features and core packages, so that only packages that a
+// standard build imports are features.
 func needsRegistration(folder string) bool {
 	return folder == "terminology/codesystem/" || folder == "terminology/"
 }
 
-// isOurs reports whether a package is of this module.
+// isOurs reports whether a package belongs to this module.
 func isOurs(path string) bool {
 	return within(path, "caddymodule") || within(path, "terminology")
 }
 
-// within reports whether a package is folder, or lies in it.
+// within reports whether a package is folder, or is below it.
 func within(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+"/")
 }
 
-// listPackages asks go list for this module's packages and all that they import, and
-// leaves the module's name out of the paths. With -e: a package that does not compile
-// is a matter of its own tests.
+// listPackages returns this module's packages and their dependencies from go list, without the module's name in the
+// paths. With -e, packages that do not compile are listed, because their own tests report them.
 func listPackages(t *testing.T) (packages []goPackage) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", "../...")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// serverPackages are the parts of the authorization server that need its state or its pages.
+// serverPackages returns the parts of the authorization server that need its state or its pages.
 func serverPackages() (paths []string) {
 	for _, name := range []string{
 		"account", "client", "consent", "deprovisioning", "factor", "flow",
@@ -18,7 +18,7 @@ func serverPackages() (paths []string) {
 }
 
 // notLinked lists the packages that each Caddy module must not import, directly or indirectly. The reason is a use of the
-// module without them. "/..." stands for a folder and all folders below it, "/*" for those below it alone.
+// module without these packages. "/..." stands for a folder and all folders below it, "/*" for those below it alone.
 var notLinked = []struct {
 	module, reason string
 	unreachable    []string
@@ -58,7 +58,7 @@ var notLinked = []struct {
 	},
 }
 
-// TestNotLinked keeps Caddy modules from reaching packages that users of these modules alone do not need.
+// TestNotLinked checks that no Caddy module imports packages that its users do not need.
 func TestNotLinked(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)

@@ -25,8 +25,8 @@ var registered = map[string]string{
 	"caddymodule/modules/expand": "http.handlers.fhir_expand",
 }
 
-// TestRegistry checks the rules of Caddy's module registry (github.com/caddyserver/moduledoc) over each registered package and
-// those that it imports: the registry reads the source, and a single module that it cannot read makes it reject the package.
+// TestRegistry checks the rules of Caddy's module registry (github.com/caddyserver/moduledoc) for each registered package
+// and its imports: the registry parses the source, and rejects a package if it cannot parse a single module.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)
@@ -58,8 +58,8 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// TestRegistryTypes checks that the registry can read the types of each module's JSON: it finds a struct's fields only where the
-// type is declared as a struct.
+// TestRegistryTypes checks that the registry can parse the types of each module's JSON: it finds a struct's fields only
+// where the type is declared as a struct.
 func TestRegistryTypes(t *testing.T) {
 	t.Parallel()
 	seen, count := map[reflect.Type]bool{}, 0
@@ -84,7 +84,7 @@ func TestRegistryTypes(t *testing.T) {
 	}
 }
 
-// TestScanPackage breaks each rule.
+// TestScanPackage checks the violation of each rule.
 func TestScanPackage(t *testing.T) {
 	t.Parallel()
 	const method = "func (*X) CaddyModule() caddy.ModuleInfo { return caddy.ModuleInfo{ID: \"x\", New: func() caddy.Module { return new(X) }} }\n"
@@ -166,7 +166,7 @@ func scanPackage(files []*ast.File) (docs map[string]string, err error) {
 	return docs, err
 }
 
-// registeredType returns the X of new(X) or X{}; "" for anything else.
+// registeredType returns the X of new(X) or X{}; "" for any other expression.
 func registeredType(args []ast.Expr) string {
 	if len(args) != 1 {
 		return ""
@@ -261,8 +261,8 @@ func isDeclaredAsStruct(files []*ast.File, name string) bool {
 	return isStruct
 }
 
-// jsonStructs returns the named structs that a type's JSON has. As in the registry, exported fields count if JSON names them or
-// they are embedded.
+// jsonStructs returns the named structs in a type's JSON. As in the registry, exported fields count if they are in the
+// JSON or are embedded.
 func jsonStructs(of reflect.Type, seen map[reflect.Type]bool) (structs []reflect.Type) {
 	if seen[of] {
 		return nil

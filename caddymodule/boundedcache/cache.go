@@ -1,8 +1,8 @@
-// Package boundedcache has a map with a bound: when it is full, the least recently used entry makes room.
+// Package boundedcache implements a map with limits: when it is full, the least recently used entry is evicted.
 //
-// Why no library: go-cache has no bound, golang-lru bounds entries alone, and otter evicts later, in goroutines of its own: with
-// a bound of 1 MB it held 1.5 MB while eight writers filled it, and Get took 248 ns and Put 2,065 ns of a core (here 171 and
-// 628). Here both bounds hold when Put returns, so that they are bounds of memory, and what was put last is there.
+// Why no library: go-cache has no limit, golang-lru limits only the number of entries, and otter evicts later, in its own goroutines:
+// with a limit of 1 MB it contained 1.5 MB while eight writers filled it, and Get took 248 ns and Put 2,065 ns of a core (here 171
+// and 628). Here, both limits are met when Put returns, so that they limit memory, and the latest entry is always present.
 package boundedcache
 
 import (
@@ -10,17 +10,17 @@ import (
 	"sync"
 )
 
-// Cache keeps the entries that were used last. The zero value is empty and has no bound. It is safe for concurrent use,
-// except that its fields must not change during a call, and must not be copied.
+// Cache keeps the most recently used entries. The zero value is empty and has no limit. It is safe for concurrent use,
+// except that its fields must not change during a call. A Cache must not be copied.
 type Cache[K comparable, V any] struct {
-	// MaxEntries bounds the number of entries. Default: 0, no bound.
+	// MaxEntries is the maximum number of entries. Default: 0, no limit.
 	MaxEntries int
-	// MaxCost bounds their total cost. Default: 0, no bound.
+	// MaxCost is the maximum total cost of the entries. Default: 0, no limit.
 	MaxCost int64
 
 	mu      sync.Mutex
-	entries map[K]*list.Element // of entry
-	order   list.List           // the last used first
+	entries map[K]*list.Element // values are of type entry
+	order   list.List           // most recently used first
 	cost    int64
 }
 
@@ -30,7 +30,7 @@ type entry[K comparable, V any] struct {
 	cost  int64
 }
 
-// Get returns the value for a key, and counts as a use.
+// Get returns the value for a key, and marks the entry as used.
 func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +42,7 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return e.Value.(*entry[K, V]).value, true
 }
 
-// Put sets the value for a key and makes room for it. An entry that alone costs too much stays until the next Put.
+// Put sets the value for a key and evicts entries to make room. An entry above MaxCost stays until the next Put.
 func (c *Cache[K, V]) Put(key K, value V, cost int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *Cache[K, V]) remove(e *list.Element) {
 	c.cost -= old.cost
 }
 
-// Held returns the number of entries and their cost.
+// Held returns the number of entries and their total cost.
 func (c *Cache[K, V]) Held() (entries int, cost int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,13 +1,13 @@
-// Command build makes ./caddy, a Caddy with the modules of this repository, from xcaddy.json:
+// Command build builds ./caddy, a Caddy binary with the modules of this repository, from xcaddy.json:
 //
 //	go run ./caddymodule/build [-o file]
 //
-// xcaddy does the work, in a temporary module that requires Caddy and replaces this module by its folder. That module has no
-// go.sum, so the modules are downloaded and checked here before, xcaddy can fetch nothing else, and the hashes in the binary
-// are compared with go.sum.
+// It runs xcaddy in a temporary module that requires Caddy and replaces this module by its folder. The temporary module
+// has no go.sum. Therefore, the modules are downloaded and verified here first, xcaddy cannot download others, and the
+// hashes in the binary are compared with go.sum.
 //
-// The build has xcaddy's own flags (CGO_ENABLED=0, -trimpath, -tags nobadger,nomysql,nopgx). go test and go vet share its
-// build cache if they have the same flags, and otherwise compile all of Caddy again.
+// The build uses xcaddy's own flags (CGO_ENABLED=0, -trimpath, -tags nobadger,nomysql,nopgx). go test and go vet share
+// its build cache only with the same flags, and otherwise recompile all of Caddy.
 package main
 
 import (
@@ -65,11 +65,11 @@ func build(ctx context.Context, file string) error {
 		return fmt.Errorf("go mod download: %w\n%s", err, out)
 	}
 	whichGo := cmp.Or(os.Getenv("XCADDY_WHICH_GO"), filepath.Join(output(ctx, "go", "env", "GOROOT"), "bin", "go"))
-	if err := os.Setenv("XCADDY_WHICH_GO", whichGo); err != nil { // the temporary module does not name its Go
+	if err := os.Setenv("XCADDY_WHICH_GO", whichGo); err != nil { // the temporary module does not specify its Go version
 		return err
 	}
 	builder.Env = append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOWORK=off")
-	var printed []byte // by the latest step; a successful one prints warnings, as only tests of dependencies import some modules
+	var printed []byte // output of the latest step; a successful step prints warnings, because only tests of dependencies import some modules
 	builder.OnStep = func(e *xcaddy.StepEvent) error {
 		log.Printf("build: %s", e.Step)
 		text, err := io.ReadAll(e.Output)
@@ -82,16 +82,16 @@ func build(ctx context.Context, file string) error {
 		return fmt.Errorf("%w\n%s", err, printed)
 	}
 	if err := check(file, string(sums)); err != nil {
-		return errors.Join(err, os.Remove(file)) // it may contain other code
+		return errors.Join(err, os.Remove(file)) // the binary may contain other code
 	}
 	log.Printf("built %s", file)
 	return nil
 }
 
-// version is the version of the sources as Go would name it, the tag of the commit or a pseudo-version; "" if it is unknown.
+// version returns the version of the sources in Go's format: the tag of the commit or a pseudo-version; "" if it is unknown.
 func version(ctx context.Context, root string) string {
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
-		return "" // a repository around root is another project's
+		return "" // a repository around root is that of another project
 	}
 	return cmp.Or(
 		output(ctx, "git", "-C", root, "describe", "--tags", "--exact-match", "--match", "v[0-9]*.*.*"),
@@ -99,9 +99,9 @@ func version(ctx context.Context, root string) string {
 	)
 }
 
-// replacements replace this module by its folder, at its version alone, so that Go selects that. xcaddy fetches a plugin
-// unless a replacement without a version is a prefix of its path: that is the folder above, with no package below it. The
-// module's own path cannot serve, as xcaddy passes replacements in random order, and one of all versions drops the other.
+// replacements replaces this module by its folder, only at its version, so that Go selects that version. xcaddy downloads a plugin
+// unless a replacement without a version is a prefix of its path, here the parent path, which contains no package. The module's
+// own path is unsuitable: xcaddy passes replacements in random order, and a replacement of all versions overrides the other.
 func replacements(root, version string) []xcaddy.Replace {
 	if version == "" {
 		return []xcaddy.Replace{xcaddy.NewReplace(module, root)}
@@ -126,7 +126,7 @@ func check(file, sums string) error {
 // output returns the standard output of a command, or "" if the command fails.
 func output(ctx context.Context, name string, args ...string) string {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "TZ=UTC") // of pseudo-versions
+	cmd.Env = append(os.Environ(), "TZ=UTC") // for pseudo-versions
 	out, _ := cmd.Output()
 	return strings.TrimSpace(string(out))
 }

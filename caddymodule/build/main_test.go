@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/xcaddy"
 )
 
-// xcaddy.json names the Caddy of go.mod, this repository alone, and no flags that replace xcaddy's own.
+// xcaddy.json contains the Caddy version of go.mod, only this repository as plugin, and no flags that override xcaddy's own.
 func TestConfigMatchesGoMod(t *testing.T) {
 	text, err := os.ReadFile("../../xcaddy.json")
 	if err != nil {
@@ -56,7 +56,7 @@ func TestVersion(t *testing.T) {
 	want("with a tag", root, "v0.3.0-rc.1")
 }
 
-// The modules of this test are those of go.sum.
+// The modules of the test binary pass the comparison with go.sum.
 func TestCheck(t *testing.T) {
 	file, err1 := os.Executable()
 	sums, err2 := os.ReadFile("../../go.sum")

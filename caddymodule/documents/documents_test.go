@@ -35,7 +35,7 @@ var (
 	withPath = regexp.MustCompile(`^[a-z]+:`)
 )
 
-// documents returns the README, the changelog and the pages below docs and in .github, by their path from the repository's root.
+// documents returns the README, the changelog and the pages below docs and in .github, by their path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	files := []string{"../../README.md", "../../CHANGELOG.md", "../../.github/CONTRIBUTING.md", "../../.github/SECURITY.md"}
@@ -53,15 +53,14 @@ func documents(t *testing.T) map[string]string {
 	return read
 }
 
-// Every link in the documents into the repository leads to a file, and to a heading
-// that it has.
+// Every link in the documents into the repository leads to an existing file and heading.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	pages := documents(t)
 	for name, text := range pages {
 		for _, found := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
 			if withPath.MatchString(found[1]) {
-				continue // to another site
+				continue // external link
 			}
 			target, anchor, _ := strings.Cut(found[1], "#")
 			path := name
@@ -104,8 +103,8 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// Every Caddyfile in the documents loads without a warning, whole or within the block it belongs to. Secrets and the files
-// of a site are made up.
+// Every Caddyfile in the documents, whole or as a part of its block, loads without a warning. Secrets and files of a site
+// are generated.
 func TestDocumentedCaddyfiles(t *testing.T) {
 	secret := regexp.MustCompile(`\{(env|file)\.[^}]+\}`)
 	hash := regexp.MustCompile(`\{file\.[^}]+\.hash\}`)
@@ -161,7 +160,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	}
 }
 
-// Guides name no release that does not exist: everyone who follows them today builds from source.
+// Guides name only existing releases. Without a release, users build from source.
 func TestDocumentsNameReleases(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile(`(?:caddy-fhir[_@:]|image\.tag=|releases/\w*/)v?(\d+\.\d+\.\d+)`)
@@ -175,7 +174,7 @@ func TestDocumentsNameReleases(t *testing.T) {
 	}
 }
 
-// No entry of the changelog is there twice, as happens when two branches are merged.
+// No entry of the changelog is duplicated, as could happen in a merge.
 func TestChangelogRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -188,7 +187,7 @@ func TestChangelogRepeatsNothing(t *testing.T) {
 	}
 }
 
-// Code that the documents quote stands in the file that they name before it.
+// Code that the documents quote is in the file that they name before it.
 func TestQuotedCode(t *testing.T) {
 	t.Parallel()
 	quote := regexp.MustCompile("(?m)^From \\[[^]]+\\]\\(([^()]+)\\).*:\n\n```go\n((?s:.*?))^```")
@@ -252,7 +251,7 @@ func TestDocumentsNameTests(t *testing.T) {
 	}
 }
 
-// testSources are the repository's files of tests.
+// testSources returns the contents of the repository's test files.
 func testSources(t *testing.T) (sources []string) {
 	t.Helper()
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
@@ -292,15 +291,14 @@ func TestExamplesHaveTimeouts(t *testing.T) {
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
 var (
-	// fileName is a file's, as documents write it: perhaps with folders, perhaps with *.
+	// fileName matches the name of a file in documents, optionally with folders or *.
 	fileName = regexp.MustCompile(`[\w.*/-]*\w\.(?:go|mjs|txt|md|sh|yml)\b`)
 
-	// linkText is what a link in Markdown shows; where it leads is its other half.
+	// linkText matches the text of a Markdown link, without the target.
 	linkText = regexp.MustCompile(`\[[^]]*\]\(`)
 )
 
-// Each file that a package comment or docs/architecture.md names exists: in its own folder, or in
-// one above it.
+// Each file in a package comment or docs/architecture.md exists in its own folder or a parent folder.
 func TestDocumentsNameFiles(t *testing.T) {
 	t.Parallel()
 	count := 0
@@ -319,7 +317,7 @@ func TestDocumentsNameFiles(t *testing.T) {
 	}
 }
 
-// packageComments are the package comments of the repository, by their files.
+// packageComments returns the package comments of the repository by file.
 func packageComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
@@ -347,7 +345,7 @@ func packageComments(t *testing.T) map[string]string {
 	return comments
 }
 
-// isThere says whether a file is in a folder, or in one above it.
+// isThere reports whether a file is in a folder or one of its parents.
 func isThere(folder, name string) bool {
 	for {
 		if found, err := filepath.Glob(filepath.Join(folder, name)); err == nil && len(found) > 0 {
@@ -366,8 +364,8 @@ var (
 	optionHeading  = regexp.MustCompile("(?m)^### `([a-z_]+)[^`]*`$")
 )
 
-// TestReferenceNamesOptions checks that docs/reference names every word that our modules add to the Caddyfile, and has a
-// heading for each option and for nothing else.
+// TestReferenceNamesOptions checks that docs/reference contains every word that the project's modules add to the
+// Caddyfile, and has a heading for each option and for nothing else.
 func TestReferenceNamesOptions(t *testing.T) {
 	t.Parallel()
 	reference := ""
@@ -465,8 +463,8 @@ var (
 	requirementTests = regexp.MustCompile("^`Test[A-Za-z0-9]+`(, `Test[A-Za-z0-9]+`)*$")
 )
 
-// docs/evidence/smart-requirements.md has each of SMART App Launch's requirements once: with tests
-// that exist, with a sentence why it is not applicable, or as open.
+// docs/evidence/smart-requirements.md contains each requirement of SMART App Launch once: with existing tests, with a
+// reason why it is not applicable, or as open.
 func TestSMARTRequirements(t *testing.T) {
 	t.Parallel()
 	document := gatewaytest.ReadFile(t, "../../docs/evidence/smart-requirements.md")
@@ -506,8 +504,7 @@ func checkRequirement(t *testing.T, sources []string, state, reason string) {
 	}
 }
 
-// Every link on the example's start page into the gateway is answered; that of demo-app
-// leads to the sign-in page.
+// Every link into the gateway on the example's start page works. The link of demo-app leads to the sign-in page.
 func TestStartPage(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Example(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

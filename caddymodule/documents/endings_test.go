@@ -29,14 +29,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// endings is a person at a browser, with all that can be ended.
+// endings is a signed-in browser with everything that an event can revoke.
 type endings struct {
 	*authorizetest.Browser
 	t        *testing.T
-	config   func(*authorize.Config) // of all servers of the test
-	change   func(*authorize.Config) // by a reload
+	config   func(*authorize.Config) // for all servers of the test
+	change   func(*authorize.Config) // applied by a reload
 	store    store.Store
-	provider *providertest.Provider // nil where the password was checked here
+	provider *providertest.Provider // nil if the password was checked locally
 
 	sid             string
 	code            string
@@ -76,7 +76,7 @@ func newEndings(t *testing.T, p *providertest.Provider, before func(*authorize.C
 	return e
 }
 
-// reload has another configuration in force.
+// reload replaces the server by one with a changed configuration.
 func (e *endings) reload(change func(*authorize.Config)) {
 	e.change = change
 	e.Server = authorizetest.New(e.t, e.config)
@@ -90,7 +90,7 @@ func (e *endings) restart() {
 
 func (e *endings) run() *authorize.Server { return e.Server.(*authorize.Server) }
 
-// begin signs in and, after some time, gets all there is.
+// begin signs in and, after wait, obtains a code and all tokens.
 func (e *endings) begin(wait time.Duration) {
 	e.t.Helper()
 	if e.provider == nil {
@@ -110,11 +110,11 @@ func (e *endings) begin(wait time.Duration) {
 	if got := e.state(); slices.Contains(got, "ends") {
 		e.t.Fatalf("to begin with: %v", got)
 	}
-	e.code = get(onlineScope) // that one was used
+	e.code = get(onlineScope) // the previous code has been used
 }
 
-// state says what has ended, in the order of the table's columns. It uses up the code,
-// and takes nothing else.
+// state returns which items are revoked or expired, in the order of the table's columns. It redeems the code, and changes
+// nothing else.
 func (e *endings) state() []string {
 	e.t.Helper()
 	refresh := func(of *authorizetest.TokenResponse) bool {
@@ -124,7 +124,7 @@ func (e *endings) state() []string {
 		}
 		return false
 	}
-	// Those that might change others' state come last.
+	// Checks that might affect the state of others come last.
 	state := []bool{
 		authorizetest.Location(e.t, e.Authorize(authorizetest.Request(url.Values{"client_id": {"implicit"}, "response_type": {"token"}, "prompt": {"none"}}))).Query().Get("error") != "login_required",
 		authorizetest.Decode[authorizetest.TokenResponse](e.t, e.Post("/oauth2/token", authorizetest.CodeForm(e.code, nil))).AccessToken != "",
@@ -139,7 +139,7 @@ func (e *endings) state() []string {
 	return words
 }
 
-// good reports whether an access token is good, by all that decide so, which must agree.
+// good reports whether an access token is valid by all checks, which must agree.
 func (e *endings) good(raw string) bool {
 	e.t.Helper()
 	claims := e.Claims(raw)
@@ -158,7 +158,7 @@ func (e *endings) good(raw string) bool {
 	return guarded
 }
 
-// must fails the test where an event could not take place.
+// must fails the test if an event could not be triggered.
 func (e *endings) must(err error) {
 	e.t.Helper()
 	if err != nil {
@@ -170,7 +170,7 @@ func (e *endings) must(err error) {
 var events = []struct {
 	name      string
 	federated bool
-	bubble    bool // the clock is moved to just before the session's end
+	bubble    bool // the clock is advanced to just before the end of the session
 	before    func(*authorize.Config)
 	happen    func(*endings)
 }{
@@ -276,7 +276,7 @@ var events = []struct {
 	}},
 }
 
-// push has the provider tell of an event.
+// push sends a security event of the provider.
 func (e *endings) push(profile, name string) {
 	e.t.Helper()
 	token := e.provider.LogoutToken(func(t *providertest.IDToken) {
@@ -308,7 +308,7 @@ func withEvents(c *authorize.Config) {
 	}
 }
 
-// newModule is a feature of the standard build.
+// newModule returns a feature of the standard build.
 func newModule(id string) caddy.Module {
 	info, err := caddy.GetModule(id)
 	if err != nil {
@@ -353,8 +353,8 @@ func documentedEndings(t *testing.T) map[string][]string {
 	return documented
 }
 
-// TestWhatEnds compares what each event ends with docs/concepts/revocation.md, cell by cell: at once, for everything that
-// checks a token, and after a restart.
+// TestWhatEnds compares the effects of each event with docs/concepts/revocation.md, cell by cell: immediately, for every
+// check of a token, and after a restart.
 func TestWhatEnds(t *testing.T) {
 	t.Parallel()
 	documented := documentedEndings(t)
@@ -393,8 +393,8 @@ func TestWhatEnds(t *testing.T) {
 	}
 }
 
-// What a configuration ends is not ended in the store: it returns with the user, unless an
-// operator has ended it as well.
+// Configuration changes revoke nothing in the store: grants are restored with their user, unless an operator has also
+// revoked them.
 func TestGrantsReturnWithTheirUser(t *testing.T) {
 	t.Parallel()
 	disabled := func(c *authorize.Config) { c.Users[0].Disabled = true }

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 )
 
-// exampleCaddyfiles are the complete configurations in docs/examples, by their path. Secrets are made up.
+// exampleCaddyfiles returns the complete configurations in docs/examples by path, with generated secrets.
 func exampleCaddyfiles(t *testing.T) map[string]string {
 	t.Helper()
 	secret := regexp.MustCompile(`\{file\.[^}]+\}`)
@@ -31,7 +31,7 @@ func exampleCaddyfiles(t *testing.T) map[string]string {
 	return read
 }
 
-// TestExamples loads each complete configuration, which must cause no warning about a site.
+// TestExamples checks that each complete configuration loads without a warning about a site.
 func TestExamples(t *testing.T) {
 	for name, text := range exampleCaddyfiles(t) {
 		ctx, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, text))
@@ -49,11 +49,11 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// gatewayLine is the directive fhir_gateway without a block.
+// gatewayLine matches the directive fhir_gateway without a block.
 var gatewayLine = regexp.MustCompile(`(?m)^\tfhir_gateway ([^{\n]+|\{.+\})\n`)
 
-// TestGatewayIsWrittenOut compares the routes of fhir_gateway, in the examples and in the documents, with those of the
-// directives of its expansion in the reference.
+// TestGatewayIsWrittenOut compares the routes of fhir_gateway, in the examples and in the documents, with those of its
+// expansion in the reference.
 func TestGatewayIsWrittenOut(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(gatewaytest.ReadFile(t, "../../docs/reference/fhir_gateway.md"), "\nIt expands to these directives")
@@ -94,8 +94,8 @@ func TestGatewayIsWrittenOut(t *testing.T) {
 	}
 }
 
-// routesOf returns the handlers of a Caddyfile in their order, each with the matchers before it. Routes that exclude each other
-// have the same number.
+// routesOf returns the handlers of a Caddyfile in order, each with the preceding matchers. Mutually exclusive routes have
+// the same number.
 func routesOf(t *testing.T, text string) (lines []string) {
 	t.Helper()
 	app := new(caddyhttp.App)
@@ -156,8 +156,8 @@ func asJSON(t *testing.T, value any) []byte {
 	return text
 }
 
-// TestTerminologyServerRow checks the row for HL7's list of approved terminology servers: it has that table's columns, and the
-// version of HL7's tests that the capability statement claims, as has the command.
+// TestTerminologyServerRow checks the row for HL7's list of approved terminology servers: it has the columns of that
+// table, and the version of HL7's tests in the capability statement and in the command.
 func TestTerminologyServerRow(t *testing.T) {
 	t.Parallel()
 	guide := gatewaytest.ReadFile(t, "../../.github/CONTRIBUTING.md")
@@ -180,7 +180,7 @@ func TestTerminologyServerRow(t *testing.T) {
 	}
 }
 
-// TestRegisteredPackages checks that the packages for Caddy's download page are those that TestRegistry scans.
+// TestRegisteredPackages checks that TestRegistry scans the packages for Caddy's download page.
 func TestRegisteredPackages(t *testing.T) {
 	t.Parallel()
 	listed := regexp.MustCompile("(?m)^\\| `github.com/caddy-fhir/caddy-fhir/([^`]+)` \\|").FindAllStringSubmatch(gatewaytest.ReadFile(t, "../../.github/CONTRIBUTING.md"), -1)

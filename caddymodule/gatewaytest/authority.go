@@ -17,11 +17,11 @@ import (
 // Authority issues certificates.
 type Authority struct {
 	t           *testing.T
-	Certificate *x509.Certificate // its own
+	Certificate *x509.Certificate // of the authority
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one with a name.
+// NewAuthority returns an authority with a name.
 func NewAuthority(t *testing.T, name string) *Authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

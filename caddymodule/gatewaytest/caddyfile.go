@@ -13,8 +13,8 @@ import (
 
 const separator = "\n----------\n"
 
-// CheckGolden checks that the Caddyfile in the first half of a file, before a line, becomes the JSON or the error in its second
-// half, or writes that half.
+// CheckGolden checks that the Caddyfile in the first half of a file, before a separator line, is adapted to the JSON or
+// the error in its second half. With update, it rewrites the second half.
 func CheckGolden(t *testing.T, file string, update bool) {
 	t.Helper()
 	content := ReadFile(t, file)
@@ -49,7 +49,7 @@ func AppBlock(lines string) string {
 	return "{\n\tfhir {\n\t\tissuer https://x.example\n\t\t" + lines + "\n\t}\n}\n"
 }
 
-// CheckCaddyfileError checks that the error of a wrong Caddyfile names a line and a word.
+// CheckCaddyfileError checks that the error of an invalid Caddyfile contains a line and a word.
 func CheckCaddyfileError(t *testing.T, text string, line int, word string) {
 	t.Helper()
 	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
@@ -61,14 +61,14 @@ func CheckCaddyfileError(t *testing.T, text string, line int, word string) {
 	}
 }
 
-// CaddyfileErrors are wrong Caddyfiles, with the line that the error must name, and a word in it.
+// CaddyfileErrors are invalid Caddyfiles, with the line and a word that the error must contain.
 type CaddyfileErrors []struct {
 	Name, Caddyfile string
 	Line            int
 	Word            string
 }
 
-// Check checks all of them by [CheckCaddyfileError].
+// Check checks each of them with [CheckCaddyfileError].
 func (all CaddyfileErrors) Check(t *testing.T) {
 	t.Helper()
 	for _, tt := range all {
@@ -76,7 +76,7 @@ func (all CaddyfileErrors) Check(t *testing.T) {
 	}
 }
 
-// AuthorizationServer is a Caddyfile with lines in its fhir block, of an authorization server alone, with one user.
+// AuthorizationServer returns the Caddyfile of an authorization server with one user, and with lines in its fhir block.
 func AuthorizationServer(lines string) string {
 	return Formatted("{\n\tauto_https disable_redirects\n\tskip_install_trust\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\t" +
 		"user alice {\n\t\t\tpassword_hash $2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy\n\t\t}\n\t\t" + lines + "\n\t}\n}\n\n" +
@@ -89,8 +89,8 @@ var (
 	unslug  = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 
-// Anchors are what GitHub makes of a page's headings: in lower case, without
-// punctuation, with hyphens for spaces, and numbered where they are there twice.
+// Anchors returns the anchors that GitHub generates for a page's headings: in lower case, without punctuation, with
+// hyphens for spaces, and numbered if repeated.
 func Anchors(page string) (names []string) {
 	seen := map[string]int{}
 	for _, found := range heading.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
@@ -105,7 +105,7 @@ func Anchors(page string) (names []string) {
 	return names
 }
 
-// Names of users and clients: BadNames cannot be a sub anywhere, ReservedNames only as others' tokens have them.
+// Names of users and clients: BadNames are never valid as a sub, ReservedNames only in tokens of other issuers.
 var (
 	BadNames = map[string]string{
 		"space behind": "wendy ", "space before": " wendy", "tab": "wen\tdy", "NUL": "wendy\x00", "CR LF": "wendy\r\nX-Admin: 1", "LF": "wendy\n",

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// appHeaders are request headers that scripts send, or that browsers and tracing tools add to their requests.
+// appHeaders are request headers of scripts, or headers that browsers and tracing tools add to their requests.
 const appHeaders = "accept,authorization,baggage,cache-control,content-type,dpop,if-match,if-modified-since,if-none-exist,if-none-match," +
 	"pragma,prefer,sentry-trace,traceparent,tracestate,x-custom-of-an-app,x-requested-with"
 
-// CheckCORS checks the CORS headers of preflights, responses and errors of an endpoint, which has a method. Scripts of the origins
-// from may call it: clients, * or, if empty, none.
+// CheckCORS checks the CORS headers of preflights, responses and errors of an endpoint that supports method. Scripts of
+// the origins from may call it: clients, * or, if empty, none.
 func CheckCORS(t *testing.T, g *Gateway, method, path, from, token string) {
 	t.Helper()
 	for origin, isClient := range map[string]bool{
@@ -47,12 +47,12 @@ func CheckCORS(t *testing.T, g *Gateway, method, path, from, token string) {
 	}
 }
 
-// AllowedOrigin is an origin that may read responses.
+// AllowedOrigin returns the origin that may read a response.
 func AllowedOrigin(r *http.Response) string {
 	return strings.Join(r.Header["Access-Control-Allow-Origin"], " and ")
 }
 
-// checkCORS checks the CORS headers of a response. Without allowed, only a preflight may tell that the endpoint has a policy.
+// checkCORS checks the CORS headers of a response. If allowed is empty, only a preflight may reveal that the endpoint has a policy.
 func checkCORS(t *testing.T, name string, r *http.Response, allowed string, isPreflight bool) {
 	t.Helper()
 	if AllowedOrigin(r) != allowed || r.Header.Get("Access-Control-Allow-Credentials") != "" {

@@ -19,8 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
-// Example is Caddyfile.example, with pieces of its text replaced, in front of a
-// backend, which may be nil.
+// Example starts Caddyfile.example, with parts of its text replaced, in front of a backend, which may be nil.
 func Example(t testing.TB, backend http.Handler, oldnew ...string) *Gateway {
 	t.Helper()
 	address := NoBackend
@@ -30,19 +29,19 @@ func Example(t testing.TB, backend http.Handler, oldnew ...string) *Gateway {
 	return New(t, ExampleText(t, append(oldnew, "@backend {env.FHIR_BACKEND}", "@backend "+address)...))
 }
 
-// ServersBlock begins the server options of Caddyfile.example.
+// ServersBlock is the first line of the server options in Caddyfile.example.
 const ServersBlock = "\tservers {\n"
 
 // ExampleLog is the first log of Caddyfile.example.
 const ExampleLog = "\tlog {\n\t\tformat fhir\n\t\texclude admin http.auto_https pki tls\n\t}\n"
 
-// ExampleText is Caddyfile.example with pieces of its text replaced, each once, and with hashes that take no time.
+// ExampleText returns Caddyfile.example with parts of its text replaced, each once, and with cheap password hashes.
 func ExampleText(t testing.TB, oldnew ...string) string {
 	t.Helper()
 	return CheapHashes().Replace(ExampleAsIs(t, oldnew...))
 }
 
-// ExampleAsIs is Caddyfile.example with pieces of its text replaced, each once.
+// ExampleAsIs returns Caddyfile.example with parts of its text replaced, each once.
 func ExampleAsIs(t testing.TB, oldnew ...string) string {
 	t.Helper()
 	file := ReadFile(t, Root("Caddyfile.example"))
@@ -55,16 +54,16 @@ func ExampleAsIs(t testing.TB, oldnew ...string) string {
 	}
 	for module, line := range map[string]string{"http.handlers.fhir_sample": "\t\tfhir_sample\n", "fhir.features.launch_page": "\t\tlaunch_page\n"} {
 		if _, err := caddy.GetModule(module); err != nil {
-			text = strings.Replace(text, line, "", 1) // the tests do not link this feature
+			text = strings.Replace(text, line, "", 1) // this feature is not linked into the test binary
 		}
 	}
 	return text
 }
 
-// userInExample finds the users of Caddyfile.example.
+// userInExample matches the users of Caddyfile.example.
 var userInExample = regexp.MustCompile(`user (\w+) \{\n\s*password_hash (\S+)`)
 
-// CheapHashes replaces the example's hashes, which take long to compare, by others of the same passwords.
+// CheapHashes replaces the example's password hashes, which are slow to compare, by cheap hashes of the same passwords.
 var CheapHashes = sync.OnceValue(func() *strings.Replacer {
 	file, err := os.ReadFile(Root("Caddyfile.example"))
 	if err != nil {
@@ -81,22 +80,22 @@ var CheapHashes = sync.OnceValue(func() *strings.Replacer {
 	return strings.NewReplacer(oldnew...)
 })
 
-// DemoCallback is the redirect URI that needs no click once alice is signed in.
+// DemoCallback is the redirect URI of demo-app, which needs no click once alice is signed in.
 const DemoCallback = "https://app.example.org/callback"
 
-// Code signs alice in, and returns the authorization code.
+// Code signs alice in and returns the authorization code.
 func (g *Gateway) Code() string {
 	g.t.Helper()
 	return g.CodeOf(DemoRequest())
 }
 
-// CodeOf is code for another request.
+// CodeOf is [Gateway.Code] for another request.
 func (g *Gateway) CodeOf(request url.Values) string {
 	g.t.Helper()
 	return g.CodeOfUser("alice", request)
 }
 
-// CodeOfUser is codeOf for another person.
+// CodeOfUser is [Gateway.CodeOf] for another user.
 func (g *Gateway) CodeOfUser(user string, request url.Values) string {
 	g.t.Helper()
 	page := Read(g.t, g.Get(g.Get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
@@ -113,37 +112,37 @@ func (g *Gateway) CodeOfUser(user string, request url.Values) string {
 	return answer.Query().Get("code")
 }
 
-// DemoRequest is an authorization request of demo-app.
+// DemoRequest returns an authorization request of demo-app.
 func DemoRequest() url.Values {
 	return url.Values{"response_type": {"code"}, "client_id": {"demo-app"}, "redirect_uri": {DemoCallback}, "scope": {"openid user/*.rs"}}
 }
 
-// CodeForm is a token request of demo-app for an authorization code.
+// CodeForm returns a token request of demo-app for an authorization code.
 func CodeForm(code string) url.Values {
 	return url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {"demo-app"}, "redirect_uri": {DemoCallback},
 	}
 }
 
-// Token signs alice in, and returns an access token.
+// Token signs alice in and returns an access token.
 func (g *Gateway) Token() string {
 	g.t.Helper()
 	return g.TokenOf(DemoRequest())
 }
 
-// TokenOf is token for another request.
+// TokenOf is [Gateway.Token] for another request.
 func (g *Gateway) TokenOf(request url.Values) string {
 	g.t.Helper()
 	return g.TokenOfUser("alice", request)
 }
 
-// TokenOfUser is tokenOf for another person.
+// TokenOfUser is [Gateway.TokenOf] for another user.
 func (g *Gateway) TokenOfUser(user string, request url.Values) string {
 	g.t.Helper()
 	return g.AccessToken(CodeForm(g.CodeOfUser(user, request)))
 }
 
-// AccessToken is the one that the token endpoint gives.
+// AccessToken returns the access token for a token request.
 func (g *Gateway) AccessToken(form url.Values) string {
 	g.t.Helper()
 	var token struct {
@@ -156,12 +155,12 @@ func (g *Gateway) AccessToken(form url.Values) string {
 	return token.AccessToken
 }
 
-// Issue is one of an OperationOutcome.
+// Issue is an issue of an OperationOutcome.
 type Issue struct {
-	Severity, Code, Diagnostics string // as OperationOutcome.issue has them
+	Severity, Code, Diagnostics string // members of OperationOutcome.issue
 }
 
-// Outcome reads an answer that must be an OperationOutcome with one issue.
+// Outcome decodes a response that must be an OperationOutcome with one issue.
 func (g *Gateway) Outcome(r *http.Response) Issue {
 	g.t.Helper()
 	var o struct {
@@ -177,7 +176,7 @@ func (g *Gateway) Outcome(r *http.Response) Issue {
 	return o.Issue[0]
 }
 
-// HeaderList are the members of a header that is a list (RFC 9110 §5.6.1).
+// HeaderList returns the members of a header that is a list (RFC 9110 §5.6.1).
 func HeaderList(h http.Header, name string) (members []string) {
 	for _, line := range h[http.CanonicalHeaderKey(name)] {
 		for member := range strings.SplitSeq(line, ",") {
@@ -187,10 +186,10 @@ func HeaderList(h http.Header, name string) (members []string) {
 	return members
 }
 
-// Formatted formats a Caddyfile as caddy fmt does.
+// Formatted returns a Caddyfile formatted as by caddy fmt.
 func Formatted(caddyfileText string) string { return string(caddyfile.Format([]byte(caddyfileText))) }
 
-// HandlerOf is the one handler of a type in a configuration.
+// HandlerOf returns the only handler of a type in a configuration.
 func HandlerOf[H any](t testing.TB, ctx caddy.Context) H {
 	t.Helper()
 	app, err := ctx.App("http")

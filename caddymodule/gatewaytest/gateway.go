@@ -24,7 +24,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	_ "github.com/caddyserver/caddy/v2/modules/standard" // what Caddyfiles in tests may use, and the built binary holds
+	_ "github.com/caddyserver/caddy/v2/modules/standard" // modules for Caddyfiles in tests, which the built binary also contains
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
@@ -33,23 +33,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
-// Gateway is a provisioned configuration, and a browser that calls its server.
+// Gateway is a provisioned configuration with a browser that calls its server.
 type Gateway struct {
-	Server  http.Handler      // the first HTTP server of the configuration
-	Context caddy.Context     // what the configuration was provisioned with
-	Cookies map[string]string // the browser's, by name
+	Server  http.Handler      // first HTTP server of the configuration
+	Context caddy.Context     // context of the provisioned configuration
+	Cookies map[string]string // cookies of the browser by name
 
-	t testing.TB // fails if the gateway answers as it must not
+	t testing.TB // fails on invalid responses of the gateway
 }
 
-// New is a gateway with a storage of its own.
+// New returns a gateway with a new storage.
 func New(t testing.TB, caddyfile string) *Gateway {
 	t.Helper()
 	return NewAt(t, caddyfile, Folder(t))
 }
 
-// Folder is a storage that has the signing keys of the example's issuer, and Caddy's own certificate authority: to make
-// them takes longer than most tests.
+// Folder returns a storage that contains the signing keys of the example's issuer, and Caddy's own certificate authority,
+// because creating these takes longer than most tests.
 func Folder(t testing.TB) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -60,7 +60,7 @@ func Folder(t testing.TB) string {
 }
 
 var filled = sync.OnceValue(func() string {
-	folder := filepath.Join(caddy.AppDataDir(), "example") // goes with the process
+	folder := filepath.Join(caddy.AppDataDir(), "example") // removed at the end of the process
 	storage := keyring.Locked{LockedStorage: &certmagic.FileStorage{Path: folder}}
 	name := "fhir/keys/" + fhirbase.StorageName("https://localhost:8443") + ".json"
 	if err := keyring.New(storage, name, slog.New(slog.DiscardHandler)).Refresh(context.Background()); err != nil {
@@ -88,8 +88,7 @@ func fileStorage(folder string) []byte {
 	return caddyconfig.JSON(map[string]string{"module": "file_system", "root": folder}, nil)
 }
 
-// NewAt is a gateway that keeps its keys and certificates in a folder, as one
-// does that is restarted.
+// NewAt returns a gateway with its keys and certificates in a folder, as for a restart.
 func NewAt(t testing.TB, caddyfile, folder string) *Gateway {
 	t.Helper()
 	config := Adapt(t, caddyfile)
@@ -101,7 +100,7 @@ func NewAt(t testing.TB, caddyfile, folder string) *Gateway {
 	return g
 }
 
-// Serve is a gateway of a configuration.
+// Serve returns a gateway with a configuration.
 func Serve(t testing.TB, config *caddy.Config) (*Gateway, error) {
 	t.Helper()
 	ctx, err := Provision(t, config)
@@ -115,7 +114,7 @@ func Serve(t testing.TB, config *caddy.Config) (*Gateway, error) {
 	return &Gateway{Server: app.(*caddyhttp.App).Servers["srv0"], Context: ctx, Cookies: map[string]string{}, t: t}, nil
 }
 
-// Backend serves a handler as long as the test lasts, and returns its host and port.
+// Backend serves a handler until the end of the test, and returns its host and port.
 func Backend(t testing.TB, handler http.Handler) string {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -123,13 +122,12 @@ func Backend(t testing.TB, handler http.Handler) string {
 	return server.Listener.Addr().String()
 }
 
-// NewBrowser is the same gateway before a browser without cookies.
+// NewBrowser returns the same gateway with a new browser without cookies.
 func (g *Gateway) NewBrowser() *Gateway {
 	return &Gateway{Server: g.Server, Context: g.Context, Cookies: map[string]string{}, t: g.t}
 }
 
-// Send sends a request to https://localhost:8443 with the browser's cookies, and
-// keeps those of the answer.
+// Send sends a request to https://localhost:8443 with the browser's cookies, and stores those of the response.
 func (g *Gateway) Send(r *http.Request) *http.Response {
 	r.TLS, r.Host = &tls.ConnectionState{ServerName: "localhost"}, "localhost:8443"
 	for name, value := range g.Cookies {
@@ -144,7 +142,7 @@ func (g *Gateway) Send(r *http.Request) *http.Response {
 	return response
 }
 
-// Ask sends a request with a body and headers, each a name and a value. Those that are empty are left out.
+// Ask sends a request with a body and headers, as pairs of name and value. Headers with an empty value are left out.
 func (g *Gateway) Ask(method, target, body string, headers ...string) *http.Response {
 	var content io.Reader
 	if body != "" {
@@ -159,7 +157,7 @@ func (g *Gateway) Ask(method, target, body string, headers ...string) *http.Resp
 	return g.Send(r)
 }
 
-// Get sends a GET request, with an access token unless that is empty, and with headers as [Gateway.Ask] takes them.
+// Get sends a GET request, with an access token unless it is empty, and with headers as in [Gateway.Ask].
 func (g *Gateway) Get(target, token string, headers ...string) *http.Response {
 	if token != "" {
 		token = "Bearer " + token
@@ -172,7 +170,7 @@ func (g *Gateway) Post(path string, form url.Values) *http.Response {
 	return g.Ask(http.MethodPost, path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 }
 
-// Read is the body of an answer.
+// Read returns the body of a response.
 func Read(t testing.TB, r *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(r.Body)
@@ -182,8 +180,7 @@ func Read(t testing.TB, r *http.Response) string {
 	return string(b)
 }
 
-// Adapt is a Caddyfile as Caddy reads it. A warning, as about formatting, is an
-// error here.
+// Adapt returns the configuration of a Caddyfile. A warning, such as about formatting, fails the test.
 func Adapt(t testing.TB, caddyfile string) *caddy.Config {
 	t.Helper()
 	document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
@@ -197,13 +194,12 @@ func Adapt(t testing.TB, caddyfile string) *caddy.Config {
 	return config
 }
 
-// provisioning is held while a configuration is provisioned: that sets the default
-// logger and certmagic's default storage, which all configurations share.
+// provisioning is locked while a configuration is provisioned, which sets the default logger and certmagic's default
+// storage that all configurations share.
 var provisioning sync.Mutex
 
-// Provision loads a configuration, as [caddy.ProvisionContext] does. The last of its
-// warnings and errors are shown if the test fails, but for logs that it sends
-// elsewhere.
+// Provision loads a configuration, as [caddy.ProvisionContext] does. If the test fails, the last warnings and errors are
+// shown, except those of logs with their own writer.
 func Provision(t testing.TB, config *caddy.Config) (caddy.Context, error) {
 	t.Helper()
 	if config.Logging == nil {
@@ -226,7 +222,7 @@ func Provision(t testing.TB, config *caddy.Config) (caddy.Context, error) {
 	return caddy.ProvisionContext(config)
 }
 
-// WriteFile makes a file that lasts as long as the test, and returns its path.
+// WriteFile creates a file that is removed at the end of the test, and returns its path.
 func WriteFile(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -242,7 +238,7 @@ func Put(t testing.TB, path, content string) {
 	}
 }
 
-// ReadFile is what a file holds.
+// ReadFile returns the content of a file.
 func ReadFile(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -252,7 +248,7 @@ func ReadFile(t testing.TB, path string) string {
 	return string(text)
 }
 
-// Root is the path of a file of the repository, by its path from the folder with go.mod.
+// Root returns the path of a file in the repository, given relative to the folder with go.mod.
 func Root(path string) string {
 	folder := "."
 	for {
@@ -260,7 +256,7 @@ func Root(path string) string {
 			return filepath.Join(folder, path)
 		}
 		if abs, err := filepath.Abs(folder); err != nil || filepath.Dir(abs) == abs {
-			return path // opening it fails with an error that names the path
+			return path // opening it fails with an error that contains the path
 		}
 		folder = filepath.Join("..", folder)
 	}
@@ -270,8 +266,8 @@ func init() {
 	caddy.RegisterModule(testLog{})
 }
 
-// testLog is a log writer that keeps the last lines and shows them if the test fails.
-// Shown always, they would hide which test failed, and why.
+// testLog is a log writer that keeps the last lines and shows them only if the test fails, because log output of all
+// tests would hide the failures.
 type testLog struct {
 	Number int64 `json:"number"`
 }
@@ -288,13 +284,13 @@ func (l testLog) OpenWriter() (io.WriteCloser, error) {
 	return lines.(*lastlines.Lines), nil
 }
 
-// testLogs has the *lastlines.Lines of each configuration, by a number of its own.
+// testLogs contains the *lastlines.Lines of each configuration, by number.
 var (
 	testLogs       sync.Map
 	testLogNumbers atomic.Int64
 )
 
-// keepLog makes a log for a test.
+// keepLog returns a new log for a test.
 func keepLog(t testing.TB) testLog {
 	number, lines := testLogNumbers.Add(1), new(lastlines.Lines)
 	testLogs.Store(number, lines)
@@ -306,12 +302,10 @@ func keepLog(t testing.TB) testLog {
 	return testLog{number}
 }
 
-// NoBackend is the address of a FHIR server that does not run, whatever else runs on
-// the machine: no socket can lie in a file.
+// NoBackend is the address of a FHIR server that is never running, because a socket cannot be below a file.
 const NoBackend = "unix/" + os.DevNull + "/fhir.sock"
 
-// Main runs tests so that nothing set on the machine, and nothing kept in the folders
-// of its user, makes a difference to them. It returns the status to exit with.
+// Main runs tests independently of the machine's environment and the user's folders. It returns the exit status.
 func Main(m *testing.M) int {
 	folder, err := os.MkdirTemp("", "gatewaytest")
 	if err != nil {
@@ -332,7 +326,7 @@ func Main(m *testing.M) int {
 	} {
 		_ = os.Setenv(name, value)
 	}
-	caddy.DefaultStorage.Path = caddy.AppDataDir() // as Caddy sets it before it knows of our folders
+	caddy.DefaultStorage.Path = caddy.AppDataDir() // Caddy has set it before the environment is changed
 	flag.Parse()
 	_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // most tests wait more than they compute
 	return m.Run()

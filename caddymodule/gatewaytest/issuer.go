@@ -13,14 +13,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
-// Issuer is another issuer of access tokens: discovery, keys, introspection.
+// Issuer is another issuer of access tokens with discovery, keys and introspection.
 type Issuer struct {
 	*httptest.Server
-	Key     jose.JSONWebKey // that signs
-	Fetched int             // requests for the keys
+	Key     jose.JSONWebKey // signing key
+	Fetched int             // number of requests for the keys
 }
 
-// NewIssuer serves an issuer as long as the test lasts.
+// NewIssuer serves an issuer until the end of the test.
 func NewIssuer(t *testing.T) *Issuer {
 	t.Helper()
 	return ServeIssuer(t, func(handler http.Handler) *httptest.Server {
@@ -30,7 +30,7 @@ func NewIssuer(t *testing.T) *Issuer {
 	})
 }
 
-// ServeIssuer is [NewIssuer] by another server.
+// ServeIssuer is [NewIssuer] with a server that serve starts.
 func ServeIssuer(t *testing.T, serve func(http.Handler) *httptest.Server) *Issuer {
 	t.Helper()
 	k := &Issuer{Key: jose.JSONWebKey{Key: josetest.NewEC(elliptic.P256()), KeyID: "k1", Algorithm: string(jose.ES256), Use: "sig"}}
@@ -59,7 +59,7 @@ func ServeIssuer(t *testing.T, serve func(http.Handler) *httptest.Server) *Issue
 	return k
 }
 
-// Token is an access token of the user u1 for an audience.
+// Token returns an access token of the user u1 for an audience.
 func (k *Issuer) Token(t *testing.T, audience string) string {
 	t.Helper()
 	return k.Sign(t, map[string]any{
@@ -68,7 +68,7 @@ func (k *Issuer) Token(t *testing.T, audience string) string {
 	})
 }
 
-// Sign makes a token of claims.
+// Sign returns a signed token with the given claims.
 func (k *Issuer) Sign(t *testing.T, claims map[string]any) string {
 	t.Helper()
 	return josetest.SignClaims(t, jose.SigningKey{Algorithm: jose.ES256, Key: k.Key}, josetest.Header{"typ": "JWT"}, claims)

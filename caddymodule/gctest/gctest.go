@@ -1,5 +1,5 @@
-// Package gctest lets the tests of packages that import it collect garbage less often, which took up to a third of
-// their time. Benchmarks collect it as ever.
+// Package gctest reduces garbage collection in the tests of packages that import it, which took up to a third of their
+// time. Benchmarks are not affected.
 package gctest
 
 import (

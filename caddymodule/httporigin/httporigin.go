@@ -1,5 +1,5 @@
-// Package httporigin answers what authorization server, guard and terminology servers all ask of an HTTP request or
-// URL: is it a preflight, who sent it, does it stay on this machine.
+// Package httporigin contains the checks of HTTP requests and URLs that authorization server, guard and terminology
+// share: CORS preflights, the sender's address, and loopback hosts.
 package httporigin
 
 import (
@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// PreflightMaxAge is how long browsers may keep the answer to a preflight, in seconds.
+// PreflightMaxAge is the time for which browsers may cache a preflight response, in seconds.
 const PreflightMaxAge = 600
 
 // IsPreflight reports whether a request is a CORS preflight (Fetch §3.2.2).
@@ -16,7 +16,7 @@ func IsPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// Peer is the address of the connection that a request came by, without its port.
+// Peer returns the remote address of a request's connection, without the port.
 func Peer(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -25,8 +25,8 @@ func Peer(r *http.Request) string {
 	return host
 }
 
-// IsLoopback reports whether we reach this machine by a host name: http needs no TLS there. Which hosts a browser may
-// take for its own device is another question.
+// IsLoopback reports whether a host name leads to this machine, so that http needs no TLS. Browsers may treat other hosts
+// as loopback.
 func IsLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// shelf keeps some entries, and what was to be changed.
+// shelf is a Store with fixed entries that records changes.
 type shelf struct {
 	entries map[string][]Entry
 	changes []Change
@@ -48,7 +48,7 @@ func newShelf() *shelf {
 	}}
 }
 
-// pageOf is the page with some entries.
+// pageOf is a feature that serves the page with the given entries.
 type pageOf struct{ entries Store }
 
 func (p pageOf) Extend(core *authorize.Core) error {
@@ -56,7 +56,7 @@ func (p pageOf) Extend(core *authorize.Core) error {
 	return nil
 }
 
-// administered has alice as an administrator, with an authenticator app.
+// administered makes alice an administrator with an authenticator app.
 func administered(kept Store, change func(*authorize.Config)) func(*authorize.Config) {
 	return func(c *authorize.Config) {
 		authorizetest.WithTOTP(c)
@@ -71,7 +71,7 @@ func administered(kept Store, change func(*authorize.Config)) func(*authorize.Co
 	}
 }
 
-// signInAs signs alice in for the page, with her second factor if she is asked for one.
+// signInAs signs alice in for the page, with her second factor if it is requested.
 func signInAs(b *authorizetest.Browser) *http.Response {
 	b.T.Helper()
 	page := authorizetest.Body(b.T, b.Follow(b.Get(path)))
@@ -82,7 +82,7 @@ func signInAs(b *authorizetest.Browser) *http.Response {
 	return r
 }
 
-// open opens a page, which must be there.
+// open returns a page, which must exist.
 func open(b *authorizetest.Browser, target string) string {
 	b.T.Helper()
 	r := b.Get(target)
@@ -147,7 +147,7 @@ func TestWhoMayOpenThePage(t *testing.T) {
 	}
 }
 
-// A session of one factor is asked for the second, and whoever has none is refused, not sent round.
+// A session with one factor must add the second. A person without a second factor is rejected, not redirected in a loop.
 func TestFactorBeforeThePage(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, administered(newShelf(), func(c *authorize.Config) { c.Users[0].TOTPSecret = "" })))
@@ -195,7 +195,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// A form is for the session, the browser and the issuer that it was shown in, for ten minutes, and for nobody who has lost the scope.
+// A form is valid only for its session, browser and issuer, for ten minutes, and only while the administrator has the scope.
 func TestFormsOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, send := range map[string]func(mine, other *authorizetest.Browser, form url.Values) *http.Response{
@@ -245,7 +245,7 @@ func TestFormsOfOthers(t *testing.T) {
 	}
 }
 
-// What is done, and by whom, is on the audit trail; and so is who was refused.
+// Changes and refusals are recorded in the audit log with the administrator.
 func TestTrailOfAdministrators(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
@@ -265,7 +265,7 @@ func TestTrailOfAdministrators(t *testing.T) {
 	}
 }
 
-// Apps that wait come first, a list is bounded, and a search narrows it. Nothing is shown as markup.
+// Apps that await approval come first, a list is limited, and a search narrows it. Names are never interpreted as markup.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	kept := newShelf()
@@ -290,7 +290,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// A new entry has a name and a kind.
+// A new entry requires a name and a kind.
 func TestNewEntryIsChecked(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(url.Values){
@@ -313,7 +313,7 @@ func TestNewEntryIsChecked(t *testing.T) {
 	}
 }
 
-// People of the configuration are not listed, even if a search names them.
+// Users of the configuration are not listed, even if a search matches them.
 func TestConfiguredPeopleAreNotListed(t *testing.T) {
 	t.Parallel()
 	b := asAdmin(t, newShelf(), nil)
@@ -322,7 +322,7 @@ func TestConfiguredPeopleAreNotListed(t *testing.T) {
 	}
 }
 
-// Somebody without the scope who opens the page, or sends a form, is on the audit trail.
+// A person without the scope who opens the page or sends a form is recorded in the audit log.
 func TestRefusedAdministratorIsAudited(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
@@ -345,7 +345,7 @@ func TestRefusedAdministratorIsAudited(t *testing.T) {
 	}
 }
 
-// slowShelf takes a second to list entries, and counts how many lists are made at once.
+// slowShelf takes a second to list entries, and counts concurrent lists.
 type slowShelf struct {
 	*shelf
 	mu         sync.Mutex
@@ -364,7 +364,7 @@ func (s *slowShelf) List(ctx context.Context, kind string) ([]Entry, error) {
 	return s.shelf.List(ctx, kind)
 }
 
-// Lists are costly: only one page is made at a time.
+// Lists are expensive, so that only one page is generated at a time.
 func TestAdministratorsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestAdapt(t *testing.T) {
 	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
 }
 
-// A wrong Caddyfile names the line and the word.
+// The error about an invalid Caddyfile contains the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, lines, word string }{
@@ -52,7 +52,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}
 }
 
-// A page without administrators is warned of, and a scope that cannot be granted is an error.
+// A page without administrators causes a warning, and a scope that cannot be granted is an error.
 func TestConfigure(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -78,7 +78,7 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// Metrics know the endpoint.
+// The endpoint has a name for the metrics.
 func TestEndpointHasName(t *testing.T) {
 	t.Parallel()
 	if name := endpoint.Name(path); !slices.Contains(endpoint.Names(), name) {
@@ -86,7 +86,7 @@ func TestEndpointHasName(t *testing.T) {
 	}
 }
 
-// No script of another origin reads the page.
+// Scripts of other origins cannot read the page.
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("admin_page fhir-admin\n\t\ttest_manager"))
@@ -98,7 +98,7 @@ func init() {
 	caddy.RegisterModule(new(testManager))
 }
 
-// testManager is the feature that the page needs, with the subdirective test_manager, for tests that manage nothing.
+// testManager is the feature that the page needs, with the subdirective test_manager, for tests that change nothing.
 type testManager struct {
 	fhirapp.EntryManager `json:"-"`
 }

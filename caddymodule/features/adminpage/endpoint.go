@@ -20,23 +20,23 @@ import (
 )
 
 const (
-	// recent is how old a sign-in may be to open the page. The sign-in page asks for one of five minutes; the minute
-	// more is for the clocks of identity providers.
+	// recent is the maximum age of a sign-in for opening the page. The sign-in page requests five minutes; the additional
+	// minute tolerates the clocks of identity providers.
 	recent = 6 * time.Minute
 
-	// formLifetime is how long a form of the page can be sent.
+	// formLifetime is the time for which a form of the page can be sent.
 	formLifetime = 10 * time.Minute
 
-	// purpose is what the page's forms are sealed for.
+	// purpose is the purpose for which the page's forms are sealed.
 	purpose = "admin"
 )
 
 type admin struct {
 	core   *authorize.Core
-	scope  string // who has it by a scope limit may open the page
+	scope  string // required by a scope limit for opening the page
 	store  Store
 	sealer *browser.Sealer
-	turns  *fairqueue.Queue // of administrators: to list everything is costly
+	turns  *fairqueue.Queue // per administrator, because listing all entries is expensive
 }
 
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer answers somebody who may open the page.
+// answer responds to a person who may open the page.
 func (a *admin) answer(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	leave, err := a.turns.Enter(r.Context(), signedIn.User.ID)
 	if err != nil {
@@ -80,7 +80,7 @@ func (a *admin) refuse(w http.ResponseWriter, r *http.Request, signedIn *session
 	})
 }
 
-// prove sends somebody to the sign-in page, for a second factor. Who could have one here and has none sets it up first.
+// prove redirects a person to the sign-in page for a second factor, or first to its setup if they can have a local factor and have none.
 func (a *admin) prove(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	held, err := a.core.Factors.Of(r.Context(), signedIn.User)
 	switch {
@@ -96,30 +96,30 @@ func (a *admin) prove(w http.ResponseWriter, r *http.Request, signedIn *session.
 	}
 }
 
-// signIn sends the browser to the sign-in page, and back.
+// signIn redirects the browser to the sign-in page, which redirects it back.
 func signIn(w http.ResponseWriter) {
 	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {purpose}, "max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}}.Encode())
 }
 
 var errPageExpired = oauth2.StartAgain("This page is too old, or was opened in another browser. Open it again.")
 
-// seal seals a session for a page's forms.
+// seal seals a session for the forms of a page.
 func (a *admin) seal(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) (string, error) {
 	return a.sealer.Seal(w, r, purpose, signedIn.SID)
 }
 
-// unseal checks that a form was shown in this session and browser, lately.
+// unseal checks that a form was recently shown in this session and browser.
 func (a *admin) unseal(r *http.Request, signedIn *session.SignedIn, sealed string) error {
 	return a.sealer.Check(r, purpose, sealed, signedIn.SID, formLifetime, errPageExpired)
 }
 
-// view shows a page whose forms lead here and, if the administrator has to sign in again, on to their identity provider.
+// view shows a page with forms that are sent to the page itself and may redirect to the administrator's identity provider for signing in again.
 func (a *admin) view(w http.ResponseWriter, r *http.Request, v page.View) {
 	v.Policy.FormAction = page.FormAction(a.core.Accounts.Issuers()...)
 	a.core.Pages.Show(w, r, v)
 }
 
-// showError shows an error. What the administrator can mend is said in English, as in the configuration.
+// showError shows an error. Errors that the administrator can correct are in English, as in the configuration.
 func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	message := page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
@@ -135,69 +135,69 @@ func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	a.core.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
 }
 
-// maxShown bounds a list.
+// maxShown is the maximum length of a list.
 const maxShown = 100
 
-// overviewPage is the data of templates/admin.html, the page for administrators.
+// overviewPage is the data of templates/admin.html, the administration page.
 type overviewPage struct {
-	Person page.Person // who the administrator is
-	Done   *page.Text  // what they have just done; nil for nothing
-	Search string      // what the names have in them; "" for all
-	Apps   entryList   // those that wait for approval first
-	People entryList   // in the store
+	Person page.Person // the administrator
+	Done   *page.Text  // the latest action; nil for none
+	Search string      // text to search for in the names; "" for all
+	Apps   entryList   // those that await approval first
+	People entryList   // users in the store
 }
 
-// entryList is a list of apps or people.
+// entryList is a list of apps or users.
 type entryList struct {
-	Items []entryItem // the first of them
-	More  bool        // there are others
+	Items []entryItem // the first entries
+	More  bool        // reports whether there are more entries
 }
 
-// entryItem is an app or a person in a list.
+// entryItem is an app or a user in a list.
 type entryItem struct {
-	Name     string     // the client_id, or the name to sign in with
-	Title    string     // what people see
-	Note     *page.Text // where it is kept
-	Since    string     // the date when it was added, or ""
-	Problem  string     // why it is not in force, in English
-	Disabled bool       // a person who may not sign in
-	Address  string     // of its own page; "" if it has none
+	Name     string     // client_id, or user name
+	Title    string     // display name
+	Note     *page.Text // location of the entry
+	Since    string     // date when the entry was added, or ""
+	Problem  string     // why the entry is not active, in English
+	Disabled bool       // reports a user who must not sign in
+	Address  string     // of the entry's page; "" if it has none
 }
 
-// entryPage is the data of templates/adminentry.html: an app or a person, or the form for a new one.
+// entryPage is the data of templates/adminentry.html: an app or a user, or the form for a new one.
 type entryPage struct {
-	Request    string // sealed
+	Request    string // sealed session
 	Seen       string // version of the entry, to detect changes by others
-	Kind       string // in the form
-	App        bool   // it is no person
-	New        bool   // it is to be added
-	Registered bool   // an app that registered itself, which cannot be edited
-	Waits      bool   // for approval
-	Own        bool   // the administrator's own, which they cannot change
-	Renews     bool   // its secret or password can be renewed
-	Problem    string // why it is not in force, in English
+	Kind       string // value in the form
+	App        bool   // an app, not a user
+	New        bool   // a new entry
+	Registered bool   // a self-registered app, which cannot be edited
+	Waits      bool   // awaits approval
+	Own        bool   // the administrator's own entry, which they cannot change
+	Renews     bool   // the secret or password can be replaced
+	Problem    string // why the entry is not active, in English
 
-	Name  string // the client_id, or the name to sign in with
-	Title string // what people see
+	Name  string // client_id, or user name
+	Title string // display name
 
-	RedirectURIs string // of an app, one a line
-	Scopes       string // that an app may be granted, one a line
-	LaunchURI    string // where an EHR opens an app
+	RedirectURIs string // of an app, one per line
+	Scopes       string // that an app may be granted, one per line
+	LaunchURI    string // URL by which an EHR launches an app
 
-	Groups   string // of a person, one a line
-	FHIRUser string // a person's own resource
-	Email    string // a person's address
-	Disabled bool   // a person may not sign in
+	Groups   string // of a user, one per line
+	FHIRUser string // the user's FHIR resource
+	Email    string // e-mail address of a user
+	Disabled bool   // a user must not sign in
 }
 
 // secretPage is the data of templates/adminsecret.html, which is shown once.
 type secretPage struct {
-	Name   string // name of the app or person
-	App    bool   // it is no person
+	Name   string // of the app or user
+	App    bool   // an app, not a user
 	Secret string // the secret, or the password
 }
 
-// show shows the lists; or an app or person, or the form for a new one.
+// show shows the lists, an app or user, or the form for a new entry.
 func (a *admin) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	p, err := oauth2.QueryParameters(r.URL.RawQuery)
 	if err != nil {
@@ -235,8 +235,8 @@ func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *sess
 	}})
 }
 
-// list are the entries of a kind whose names have a text in them, those that wait first. People of the configuration are
-// left out.
+// list returns the entries of a kind with names that contain the search text, those that await approval first. Users of
+// the configuration are left out.
 func (a *admin) list(ctx context.Context, kind, search string) (list entryList, err error) {
 	entries, err := a.store.List(ctx, kind)
 	search = strings.ToLower(search)
@@ -283,7 +283,7 @@ func item(kind string, e Entry) entryItem {
 
 var errGone = oauth2.StartAgain("It is no longer there.")
 
-// changeable returns an entry that is not of the configuration.
+// changeable returns an entry that is not in the configuration.
 func (a *admin) changeable(ctx context.Context, kind, name string) (*Entry, error) {
 	entries, err := a.store.List(ctx, kind)
 	for _, e := range entries {
@@ -294,7 +294,7 @@ func (a *admin) changeable(ctx context.Context, kind, name string) (*Entry, erro
 	return nil, cmp.Or(err, error(errGone))
 }
 
-// showEntry shows the form of an entry; of a new one if it is nil.
+// showEntry shows the form of an entry, or of a new entry if e is nil.
 func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, kind string, e *Entry) {
 	shown := entryPage{Kind: kind, App: kind == Clients, New: e == nil}
 	var err error
@@ -319,7 +319,7 @@ var (
 	errOwn      = oauth2.StartAgain("Another administrator must change your own entry.")
 )
 
-// done are what the lists say after an action.
+// done contains the messages in the lists after an action.
 var done = map[string]*page.Text{
 	"add":     page.T("It is added."),
 	"edit":    page.T("The change is saved."),
@@ -368,7 +368,7 @@ func changeOf(p oauth2.Parameters) Change {
 	}
 }
 
-// lines are those of a text that are not empty: a group may have spaces in its name.
+// lines returns the non-empty lines of a text. A line may contain spaces, as in the name of a group.
 func lines(text string) (list []string) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -378,7 +378,7 @@ func lines(text string) (list []string) {
 	return list
 }
 
-// check refuses a change of what the administrator has not seen, and of their own entry.
+// check rejects a change of an entry that has changed since it was shown, and of the administrator's own entry.
 func (a *admin) check(ctx context.Context, signedIn *session.SignedIn, c Change, seen string) error {
 	_, known := done[c.Action]
 	switch {
@@ -401,12 +401,12 @@ func (a *admin) check(ctx context.Context, signedIn *session.SignedIn, c Change,
 	return nil
 }
 
-// isOwn reports whether an entry is the administrator's: nobody gives themselves groups, or another person's records.
+// isOwn reports whether an entry is the administrator's own: administrators cannot give themselves groups or other people's records.
 func isOwn(signedIn *session.SignedIn, kind, name string) bool {
 	return kind == Users && name == signedIn.User.ID
 }
 
-// record records a change, or that it was refused.
+// record records a change or its refusal in the audit log.
 func (a *admin) record(ctx context.Context, signedIn *session.SignedIn, c Change, err error) {
 	reasons := map[string]string{"add": "added", "edit": "changed", "remove": "removed", "approve": "approved", "secret": "new secret"}
 	e := audit.Event{Kind: audit.User, Actor: signedIn.User.ID, User: c.Name, Reason: reasons[c.Action] + " by an administrator", Err: err}

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// adminPage is a gateway at whose page of administrators alice is.
+// adminPage is a gateway with alice signed in on its administration page.
 type adminPage struct {
 	*gatewaytest.Gateway
 	t *testing.T
@@ -45,7 +45,7 @@ func newAdminPage(t *testing.T) adminPage {
 	return g
 }
 
-// signInTo opens a page, and answers its sign-in page.
+// signInTo opens a page and submits its sign-in form.
 func (g adminPage) signInTo(page, user, password string) *http.Response {
 	g.t.Helper()
 	r := g.Get(page, "")
@@ -58,7 +58,7 @@ func (g adminPage) signInTo(page, user, password string) *http.Response {
 
 var shownSecret = regexp.MustCompile(`<p class="detail"[^>]*>([^<]*)</p>`)
 
-// do fills in a form of the page, and returns the secret that it shows, or why it refuses.
+// do submits a form of the page, and returns the shown secret or the reason for a refusal.
 func (g adminPage) do(action, kind, name string, fields url.Values) (shown string, status int) {
 	g.t.Helper()
 	target := "/oauth2/admin?" + url.Values{"kind": {kind}, "name": {name}}.Encode()
@@ -78,7 +78,7 @@ func (g adminPage) do(action, kind, name string, fields url.Values) (shown strin
 	return shown, r.StatusCode
 }
 
-// must is do of what is not refused.
+// must is do for an action that must not be refused.
 func (g adminPage) must(action, kind, name string, fields url.Values) (secret string) {
 	g.t.Helper()
 	secret, status := g.do(action, kind, name, fields)
@@ -88,7 +88,7 @@ func (g adminPage) must(action, kind, name string, fields url.Values) (secret st
 	return secret
 }
 
-// starts is the status of an authorization request of a client.
+// starts returns the status of an authorization request of a client.
 func (g adminPage) starts(client, redirectURI string) int {
 	return g.NewBrowser().Get("/oauth2/authorize?"+url.Values{
 		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {redirectURI}, "scope": {"openid"},
@@ -203,7 +203,7 @@ func TestPersonOnPage(t *testing.T) {
 	}
 }
 
-// Another e-mail address has not been verified; the same one stays so, and so does what the page does not show.
+// A changed e-mail address becomes unverified; an unchanged one stays verified, and properties that the page does not show stay unchanged.
 func TestEmailOnPage(t *testing.T) {
 	g := newAdminPage(t)
 	app, err := g.Context.App("fhir")
@@ -234,7 +234,7 @@ func TestEmailOnPage(t *testing.T) {
 	}
 }
 
-// A name that HTTP would change, or that another principal of the issuer can have, is not added.
+// A name that HTTP would change, or that another principal of the issuer can have, is rejected.
 func TestNamesOnPage(t *testing.T) {
 	g := newAdminPage(t)
 	adds := func(kind, name string) bool {

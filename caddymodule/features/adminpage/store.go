@@ -17,12 +17,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Store keeps the apps and people. An error that the administrator can mend is an [oauth2.Error].
+// Store contains the apps and users. An error that the administrator can correct is an [oauth2.Error].
 type Store interface {
 	// List returns the entries of a kind ([Clients] or [Users]).
 	List(ctx context.Context, kind string) ([]Entry, error)
 
-	// Change makes a change, and returns the secret or password that it made, if any.
+	// Change makes a change, and returns the new secret or password, if any.
 	Change(ctx context.Context, c Change) (secret string, err error)
 }
 
@@ -32,47 +32,47 @@ const (
 	Users   = "users"
 )
 
-// Where entries are kept, beside the configuration. The page changes no others.
+// Locations of entries outside of the configuration. The page changes no others.
 const (
 	Stored     = "store"
 	Registered = "registration"
 )
 
-// Entry is an app or a person.
+// Entry is an app or a user.
 type Entry struct {
 	From    string    // configuration, [Stored] or [Registered]
-	Since   time.Time // when it was added, if that is known
-	Waits   bool      // for approval
-	Secret  bool      // an app has one, which can be made anew
-	Problem string    // why it is not in force
+	Since   time.Time // time when the entry was added, if known
+	Waits   bool      // the app awaits approval
+	Secret  bool      // the app has a secret, which can be replaced
+	Problem string    // why the entry is not active
 
 	Fields
 }
 
-// Fields are what an administrator can say of an app or a person.
+// Fields are the properties of an app or user that an administrator can set.
 type Fields struct {
-	Name  string // the client_id, or the name to sign in with
-	Title string // what people see
+	Name  string // client_id, or user name
+	Title string // display name
 
 	RedirectURIs []string // of an app
 	Scopes       []string // that an app may be granted
-	LaunchURI    string   // where an EHR opens an app
+	LaunchURI    string   // URL by which an EHR launches an app
 
-	Groups   []string // of a person
-	FHIRUser string   // a person's own resource
-	Email    string   // a person's address
-	Disabled bool     // a person may not sign in
+	Groups   []string // of a user
+	FHIRUser string   // the user's FHIR resource
+	Email    string   // e-mail address of a user
+	Disabled bool     // a user must not sign in
 }
 
-// Change is what an administrator does to an entry.
+// Change is a change of an entry by an administrator.
 type Change struct {
 	Kind   string // [Clients] or [Users]
 	Action string // add, edit, remove, approve, or secret for a new secret or password
-	Secret bool   // an app that is added gets a secret
-	Fields        // its name; and all others of what is added or edited
+	Secret bool   // a new app gets a secret
+	Fields        // the name; for add and edit, all fields
 }
 
-// digest tells whether an entry is as an administrator saw it: an app that registered itself can change what it says.
+// digest identifies the version of an entry that the administrator saw, because a self-registered app can change its metadata.
 func (e *Entry) digest() string {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -82,7 +82,7 @@ func (e *Entry) digest() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// managedStore is the apps and people of an [fhirapp.EntryManager].
+// managedStore is the Store of an [fhirapp.EntryManager].
 type managedStore struct{ fhirapp.EntryManager }
 
 // List returns the entries of a kind.
@@ -102,7 +102,7 @@ func (s managedStore) List(ctx context.Context, kind string) ([]Entry, error) {
 	return list, nil
 }
 
-// entryOf returns an entry for the page. What a later version wrote may not be readable.
+// entryOf converts an entry for the page. It fails for entries that a later version of the software wrote.
 func entryOf(kind string, e fhirapp.Entry) (shown Entry, err error) {
 	shown = Entry{From: e.From, Since: e.Since, Waits: e.Waits, Secret: e.Has, Problem: e.Problem}
 	config, err := json.Marshal(e.Config)
@@ -150,7 +150,7 @@ func (s managedStore) Change(ctx context.Context, c Change) (string, error) {
 	return changed.Secret, pageError(err)
 }
 
-// addFields adds an entry of the page. A person gets a random password.
+// addFields adds an entry of the page. A user gets a random password.
 func (s managedStore) addFields(ctx context.Context, c Change) (fhirapp.Entry, error) {
 	fields, password := fieldsOf(c.Kind, c.Fields, nil), ""
 	if c.Kind == Users {
@@ -162,7 +162,7 @@ func (s managedStore) addFields(ctx context.Context, c Change) (fhirapp.Entry, e
 	} else {
 		fields["id"] = c.Name
 	}
-	for member, value := range fields { // null means none, in a patch alone
+	for member, value := range fields { // null means removal, but only in a patch
 		if value == nil {
 			delete(fields, member)
 		}
@@ -176,7 +176,7 @@ func (s managedStore) addFields(ctx context.Context, c Change) (fhirapp.Entry, e
 	return added, err
 }
 
-// renewPassword gives a person of the store another password, which ends their sessions.
+// renewPassword replaces the password of a user in the store, which ends their sessions.
 func (s managedStore) renewPassword(ctx context.Context, name string) (fhirapp.Entry, error) {
 	password, hash, err := newPassword()
 	if err != nil {
@@ -187,15 +187,15 @@ func (s managedStore) renewPassword(ctx context.Context, name string) (fhirapp.E
 	return changed, err
 }
 
-// newPassword makes a password of 120 random bits, which nobody can guess from its hash.
+// newPassword returns a password of 120 random bits, which cannot be guessed from its hash.
 func newPassword() (password, hash string, err error) {
 	password = oauth2.RandomToken()[:20]
 	hashed, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.DefaultCost)
 	return password, string(hashed), err
 }
 
-// fieldsOf are what the page says of an entry, as a JSON merge patch of what it was. Another e-mail address has not been
-// verified.
+// fieldsOf returns the fields of an entry as a JSON merge patch of its previous configuration. A changed e-mail address
+// becomes unverified.
 func fieldsOf(kind string, f Fields, was json.RawMessage) map[string]any {
 	if kind == Clients {
 		return map[string]any{"name": text(f.Title), "redirect_uris": list(f.RedirectURIs), "scopes": list(f.Scopes), "launch_uri": text(f.LaunchURI)}
@@ -227,7 +227,7 @@ func list(words []string) any {
 	return words
 }
 
-// pageError tells the administrator of a refusal what the admin API says.
+// pageError converts a refusal of the admin API to an error with the same text for the administrator.
 func pageError(err error) error {
 	var refused caddy.APIError
 	if errors.As(err, &refused) && refused.HTTPStatus != http.StatusInternalServerError {

@@ -39,7 +39,7 @@ func TestAdminPageApprovesNoPerson(t *testing.T) {
 	}
 }
 
-// A refusal, such as of entries beyond the store's capacity, has its reason on the page. A failure of the gateway has not.
+// The page shows the reason for a refusal, such as exceeded capacity, but not for a failure of the gateway.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	refused := caddy.APIError{HTTPStatus: http.StatusInsufficientStorage, Err: store.ErrFull}

@@ -1,4 +1,4 @@
-// Package lastlines keeps the last lines of a log, for a test that fails to show.
+// Package lastlines keeps the last lines of a log, for display if a test fails.
 package lastlines
 
 import (
@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// most is how much of its log a test that fails shows.
+// most is the maximum number of lines.
 const most = 20
 
 // Lines keeps the last lines written to it.
