@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/roster/entry"
 )
 
-// updaterOf returns the updater of a server with users in a store, in force or not.
+// updaterOf returns the updater of a server with users in a store, active or not.
 func updaterOf(tb testing.TB, s store.Store, users int, more string) *entry.Updater {
 	tb.Helper()
 	u := &entry.Updater{Roster: entry.New(s, new(entry.Known)), Resolve: resolve, Logger: slog.New(slog.DiscardHandler)}
@@ -35,7 +35,7 @@ func storedPerson(name, more string) entry.Entry {
 	return entry.Entry{Config: fmt.Appendf(nil, person, name, more), Since: time.Now()}
 }
 
-// BenchmarkRosterAdd is the addition of a user where the store has many, in force or not.
+// BenchmarkRosterAdd measures adding a user to a store with many users, active or not.
 func BenchmarkRosterAdd(b *testing.B) {
 	for _, bm := range []struct {
 		name  string

@@ -20,20 +20,20 @@ const (
 	clientsPath = "/fhir/clients"
 	usersPath   = "/fhir/users"
 
-	maxEntry = 64 << 10 // bytes of a client or user
+	maxEntry = 64 << 10 // maximum size of a client or user in bytes
 )
 
 func init() { fhirapp.RegisterAdminRoutes(routes) }
 
-// routes are:
+// routes returns the routes:
 //
-//	GET    /fhir/clients      clients of the configuration, of the store, and those that registered themselves
-//	POST   /fhir/clients      adds one to the store; ?secret=new makes a secret
-//	PATCH  /fhir/clients/{id} changes one in the store by a JSON merge patch (RFC 7396)
-//	DELETE /fhir/clients/{id} removes one from the store, or one that registered itself
-//	POST   /fhir/clients/{id}/approve, /secret  approves one that registered itself; gives one a new secret
-//	…      /fhir/users        the same of people, but for secrets and approval
-//	DELETE /fhir/roster       replaces a record of clients and people that cannot be read
+//	GET    /fhir/clients      clients of the configuration and the store, and self-registered clients
+//	POST   /fhir/clients      adds a client to the store; ?secret=new generates a secret
+//	PATCH  /fhir/clients/{id} changes a client in the store by a JSON merge patch (RFC 7396)
+//	DELETE /fhir/clients/{id} removes a client from the store, or a self-registered client
+//	POST   /fhir/clients/{id}/approve, /secret  approves a self-registered client; replaces a secret
+//	…      /fhir/users        the same for users, without secrets and approval
+//	DELETE /fhir/roster       replaces unreadable records of clients and users
 func routes(a *fhirapp.AdminAPI) []caddy.AdminRoute {
 	do := func(handle func(*request) (any, error)) func(*http.Request) (any, error) {
 		return func(r *http.Request) (any, error) { return serve(a, r, handle) }
@@ -47,12 +47,12 @@ func routes(a *fhirapp.AdminAPI) []caddy.AdminRoute {
 	}
 }
 
-// request is a request about clients or users, or one of them.
+// request is a request about all clients or users, or about a single one.
 type request struct {
 	*Roster
 	kind   string // clients or users
-	name   string // of one; "" for all of the kind
-	action string // what is to be done with it; "" by the method
+	name   string // of a client or user; "" for all of the kind
+	action string // last segment of the path; "" if the method determines the action
 	http   *http.Request
 }
 
@@ -96,12 +96,12 @@ func edit(r *request) (any, error) {
 	return r.recorded("changed")(r.Edit(r.http.Context(), r.kind, r.name, func(json.RawMessage) ([]byte, error) { return patch, nil }))
 }
 
-// remove removes an entry of the store, or a client that registered itself, and ends what it was given.
+// remove removes an entry of the store, or a self-registered client, and revokes its grants.
 func remove(r *request) (any, error) {
 	return r.recorded("removed")(r.Remove(r.http.Context(), r.kind, r.name))
 }
 
-// actOnClient approves a client that registered itself, or gives a client a new secret.
+// actOnClient approves a self-registered client, or replaces the secret of a client.
 func actOnClient(r *request) (any, error) {
 	switch r.action {
 	case "approve":
@@ -112,7 +112,7 @@ func actOnClient(r *request) (any, error) {
 	return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("%q: a client can be approved, or given a new secret", r.action)}
 }
 
-// reset replaces a record of clients and users that cannot be read, and counts who is in it then.
+// reset replaces unreadable records of clients and users, and returns the resulting numbers of entries.
 func reset(r *request) (any, error) {
 	record, err := r.updater.Reset(r.http.Context())
 	if err != nil {
@@ -122,7 +122,7 @@ func reset(r *request) (any, error) {
 	return map[entry.Kind]int{entry.Clients: record.Len(entry.Clients), entry.Users: record.Len(entry.Users)}, nil
 }
 
-// recorded returns what records a change, unless it was refused.
+// recorded returns a function that records a change in the audit log, unless it was refused.
 func (r *request) recorded(reason string) func(fhirapp.Entry, error) (any, error) {
 	return func(changed fhirapp.Entry, err error) (any, error) {
 		if err != nil {

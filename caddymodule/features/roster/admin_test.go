@@ -36,13 +36,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// rosterGateway asks for changes of the clients and people in the store of a gateway.
+// rosterGateway sends requests for changes of the clients and users in the store of a gateway.
 type rosterGateway struct {
 	*gatewaytest.Gateway
 	t *testing.T
 }
 
-// example is the gateway of Caddyfile.example, with pieces of its text replaced, in front of a backend, which may be nil.
+// example starts the gateway of Caddyfile.example, with parts of its text replaced, in front of a backend, which may be nil.
 func example(t *testing.T, backend http.Handler, oldnew ...string) rosterGateway {
 	t.Helper()
 	return rosterGateway{gatewaytest.Example(t, backend, oldnew...), t}
@@ -175,11 +175,11 @@ func TestUserInStore(t *testing.T) {
 	}
 }
 
-// Whoever gets a removed person's name has none of the person's factors, even if the person was not in force by then; what
-// is the Caddyfile's stays.
+// A later user with the name of a removed user gets none of the removed user's factors, even if the entry was inactive at
+// removal. A user of the Caddyfile with that name keeps everything.
 func TestRemovedUserLeavesNothing(t *testing.T) {
 	for name, test := range map[string]struct {
-		config string // by then
+		config string // at the time of removal
 		stays  bool
 	}{
 		"in force":                    {gatewaytest.ExampleText(t, "", ""), false},
@@ -208,7 +208,7 @@ func TestRemovedUserLeavesNothing(t *testing.T) {
 	}
 }
 
-// A client that registered itself waits for the operator.
+// A self-registered client awaits the operator's approval.
 func TestApproval(t *testing.T) {
 	g := example(t, nil, "client demo-app {", "newcomers\n\t\tclient demo-app {")
 	check := func(name string, want int) {
@@ -245,7 +245,7 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// Who is known stays when a record that cannot be read is replaced.
+// Known entries survive the replacement of an unreadable record.
 func TestRosterReset(t *testing.T) {
 	g := example(t, nil)
 	if _, status := g.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
@@ -267,7 +267,7 @@ func TestRosterReset(t *testing.T) {
 	}
 }
 
-// What is refused leaves everything as it was.
+// A refused change changes nothing.
 func TestRosterRefuses(t *testing.T) {
 	g := example(t, nil)
 	if _, status := g.ask(http.MethodPost, "/fhir/clients", storedClientJSON); status != http.StatusOK {
@@ -318,7 +318,7 @@ func TestRosterRefuses(t *testing.T) {
 	}
 }
 
-// What has no room is refused with a status of its own.
+// A change beyond the capacity is refused with a distinct status.
 func TestRosterIsFull(t *testing.T) {
 	for _, full := range []error{entry.ErrFull, store.ErrFull} {
 		if refused, ok := errors.AsType[caddy.APIError](apiError(fmt.Errorf("adding: %w", full))); !ok || refused.HTTPStatus != http.StatusInsufficientStorage {
@@ -329,8 +329,8 @@ func TestRosterIsFull(t *testing.T) {
 
 const bcryptOfX = "$2a$04$1s/FpDlJ4PU6mb.fDx7GgeBiMXPSWBfJNzL6MbVB5FuYQHX0GPtMm"
 
-// TestNames adds a client and a user of each name: a name that HTTP would change, or that another principal of the issuer can have,
-// never becomes the sub of a token.
+// TestNames adds a client and a user with each name: a name that HTTP would change, or that another principal of the
+// issuer can have, never becomes the sub of a token.
 func TestNames(t *testing.T) {
 	g := example(t, nil)
 	adds := func(target, name string) bool {
@@ -360,11 +360,11 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestBadNamesInStore starts with a store that has bad names: they are reported and not in force,
-// all others stay in force, and the operator can remove them.
+// TestBadNamesInStore starts with a store that contains invalid names: they are reported and inactive, all other entries
+// stay active, and the operator can remove the invalid ones.
 func TestBadNamesInStore(t *testing.T) {
 	g := example(t, nil)
-	earlier := entry.New(g.app().Stores().Durable, new(entry.Known)) // checks nothing
+	earlier := entry.New(g.app().Stores().Durable, new(entry.Known)) // without checks
 	put := func(kind entry.Kind, name string, config map[string]any) {
 		t.Helper()
 		err := earlier.Change(t.Context(), kind, name, entry.Add(entry.Entry{Config: caddyconfig.JSON(config, nil), Since: time.Now()}), nil)
@@ -399,19 +399,7 @@ func TestBadNamesInStore(t *testing.T) {
 	}
 }
 
-// A path of one client or user that names none is not found.
-func TestNoName(t *testing.T) {
-	g := example(t, nil)
-	for _, tt := range []struct{ method, path string }{
-		{http.MethodDelete, clientsPath + "/"}, {http.MethodPatch, clientsPath + "/"}, {http.MethodPost, clientsPath + "/"}, {http.MethodDelete, usersPath + "/"},
-	} {
-		if _, status := g.ask(tt.method, tt.path, `{}`); status != http.StatusNotFound {
-			t.Errorf("%s %s: %d", tt.method, tt.path, status)
-		}
-	}
-}
-
-// gauges are the values of a gateway's metric by kind, as a scrape shows them.
+// gauges returns the values of a gateway's metric by kind, as in a scrape.
 func (g rosterGateway) gauges(name string) map[string]float64 {
 	g.t.Helper()
 	families, err := g.Context.GetMetricsRegistry().Gather()

@@ -63,11 +63,11 @@ An option is a line as in the Caddyfile, in quotation marks:
 	Subcommands: subcommands("users", "name", parseUser),
 }
 
-// A parser reads options of a client or user, each a line as in the Caddyfile, into the JSON of Caddy's configuration. The JSON has
-// only the name and the options in the lines.
+// A parser converts options of a client or user, each a line as in the Caddyfile, to the JSON of Caddy's configuration,
+// which contains only the name and these options.
 type parser func(name string, lines []string) (json.RawMessage, error)
 
-// subcommands are those that clients and users have in common.
+// subcommands returns the subcommands that clients and users have in common.
 func subcommands(kind, named string, parse parser) []command.Subcommand {
 	verbs := []command.Subcommand{
 		{Use: "list", Short: "Lists all, wherever they were added", Args: cobra.NoArgs, Run: func(c *command.Call) error { return listEntries(c, kind) }},
@@ -161,7 +161,7 @@ func resetEntries(c *command.Call) error {
 	})
 }
 
-// change requests a change, and prints what was done, and a new secret.
+// change requests a change, and prints the result and a new secret.
 func change(c *command.Call, done string, r command.Request) error {
 	var e fhirapp.Entry
 	return c.Do(r, &e, func(out io.Writer) error {
@@ -188,7 +188,7 @@ func parseLines(to any, name string, lines []string, parse func(d *caddyfile.Dis
 	if err != nil {
 		return nil, err
 	}
-	tokens[1].Text = name // whatever is in it
+	tokens[1].Text = name // may contain any characters
 	d := caddyfile.NewDispenser(tokens)
 	d.Next()
 	if err := parse(d, nil); err != nil {

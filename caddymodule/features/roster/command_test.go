@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
-// run runs a command line with the answer of a gateway, "" for a refusal. It returns what was requested and printed.
+// run runs a command line with the response of a gateway, "" for a refusal. It returns the last request and the output.
 func run(t *testing.T, line []string, answer string) (asked, printed string, err error) {
 	t.Helper()
 	adminAPI := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,14 +85,14 @@ func TestIncompleteCommands(t *testing.T) {
 	}
 }
 
-// Options on the command line are lines of the Caddyfile, and say no more than they say.
+// Options on the command line are parsed as lines of the Caddyfile and cannot inject other lines.
 func TestParseLines(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		parse func(string, []string) (json.RawMessage, error)
 		lines []string
-		want  string // "" if it is refused
+		want  string // "": rejected
 	}{
 		{"a client", parseClient, []string{`name "Growth Chart"`, "scope openid user/*.rs", "redirect_uri https://a.example/"}, `{"id":"x","name":"Growth Chart","redirect_uris":["https://a.example/"],"scopes":["openid","user/*.rs"]}`},
 		{"no option", parseClient, nil, `{"id":"x"}`},

@@ -32,7 +32,7 @@ import (
 
 func init() { caddy.RegisterModule(new(Roster)) }
 
-// Roster is the clients and users in the durable store, beside those of the configuration. It needs no option.
+// Roster manages the clients and users in the durable store, in addition to those of the configuration. It needs no option.
 type Roster struct {
 	app     *fhirapp.App
 	updater *entry.Updater
@@ -96,7 +96,7 @@ func (r *Roster) List(ctx context.Context, kind string) ([]fhirapp.Entry, error)
 	return entries, apiError(err)
 }
 
-// sources are the features that store clients.
+// sources returns the features that store clients.
 func (r *Roster) sources() (sources []fhirapp.ClientSource) {
 	for _, feature := range r.app.Features() {
 		if source, ok := feature.(fhirapp.ClientSource); ok {
@@ -106,7 +106,7 @@ func (r *Roster) sources() (sources []fhirapp.ClientSource) {
 	return sources
 }
 
-// ofSource does something about a client of a feature.
+// ofSource calls do for each client source until one has the client.
 func (r *Roster) ofSource(do func(fhirapp.ClientSource) error) error {
 	for _, source := range r.sources() {
 		if err := do(source); !errors.Is(err, client.ErrNotRegistered) {
@@ -116,7 +116,7 @@ func (r *Roster) ofSource(do func(fhirapp.ClientSource) error) error {
 	return client.ErrNotRegistered
 }
 
-// configured are the entries of the configuration.
+// configured returns the entries of the configuration.
 func (r *Roster) configured(kind entry.Kind) []fhirapp.Entry {
 	entries := []fhirapp.Entry{}
 	if kind == entry.Clients {
@@ -133,14 +133,14 @@ func (r *Roster) configured(kind entry.Kind) []fhirapp.Entry {
 	return entries
 }
 
-// stored is an entry of the store without its hash.
+// stored returns an entry of the store without its hash.
 func (r *Roster) stored(kind entry.Kind, name string, e entry.Entry) fhirapp.Entry {
 	shown := fhirapp.Entry{Name: name, From: "store", Since: e.Since, Has: e.SecretSHA256 != nil}
 	config := map[string]any{}
 	if err := json.Unmarshal(e.Config, &config); err != nil {
 		shown.Problem = err.Error()
 	}
-	maps.DeleteFunc(config, func(member string, _ any) bool { return strings.EqualFold(member, "password_hash") }) // as it is read
+	maps.DeleteFunc(config, func(member string, _ any) bool { return strings.EqualFold(member, "password_hash") }) // JSON names are decoded case-insensitively
 	if shown.Config = config; shown.Problem == "" {
 		if err := r.updater.Problem(kind, name); err != nil {
 			shown.Problem = err.Error()
@@ -225,8 +225,8 @@ func (r *Roster) RotateSecret(ctx context.Context, id string) (fhirapp.Entry, er
 	return rotated, apiError(err)
 }
 
-// endGrants ends what a client or user of the store was given, and a user's second factors: a later owner of the name must not
-// inherit them.
+// endGrants revokes the grants of a client or user in the store, and a user's second factors, because a later owner of
+// the name must not inherit them.
 func (r *Roster) endGrants(ctx context.Context, kind entry.Kind, name string) error {
 	record, err := r.updater.Record(ctx)
 	if err != nil {
@@ -241,7 +241,7 @@ func (r *Roster) endGrants(ctx context.Context, kind entry.Kind, name string) er
 	return r.revokeClient(ctx, name)
 }
 
-// revokeClient ends what a client was given. One that is not in force has been given nothing.
+// revokeClient revokes the grants of a client. An inactive client has none.
 func (r *Roster) revokeClient(ctx context.Context, id string) error {
 	_, err := r.app.Server().RevokeGrants(ctx, "", id)
 	if errors.Is(err, token.ErrUnknownHolder) {
@@ -254,7 +254,7 @@ func (r *Roster) change(ctx context.Context, kind, name string, alter entry.Alte
 	return r.updater.Change(ctx, entry.Kind(kind), name, alter)
 }
 
-// apiError gives a refusal its HTTP status.
+// apiError adds the HTTP status to a refusal.
 func apiError(err error) error {
 	for cause, status := range map[error]int{
 		entry.ErrUnknown: http.StatusNotFound, client.ErrNotRegistered: http.StatusNotFound,
@@ -278,8 +278,8 @@ var (
 	_ fhirapp.EntryManager  = (*Roster)(nil)
 )
 
-// resolve adds a client or user of the store. Placeholders are not replaced: administrators who may add users need not be able to
-// read this machine's files.
+// resolve adds a client or user of the store. Placeholders are not replaced, because administrators who may add users
+// need not be able to read this machine's files.
 func resolve(to *authorize.Config, kind entry.Kind, e entry.Entry) error {
 	switch kind {
 	case entry.Clients:
@@ -329,7 +329,7 @@ func storedUser(e entry.Entry) (people.User, error) {
 	return user, nil
 }
 
-// unmarshalEntry rejects unknown members: a mistyped option must not be ignored silently.
+// unmarshalEntry rejects unknown members, because a misspelled option must not be ignored silently.
 func unmarshalEntry(config json.RawMessage, to any) error {
 	decoder := json.NewDecoder(bytes.NewReader(config))
 	decoder.DisallowUnknownFields()
@@ -354,14 +354,14 @@ func nameOf(kind entry.Kind, config []byte) (string, error) {
 	return named.Name, nil
 }
 
-// newSecret makes a client's secret.
+// newSecret returns a new secret for a client, with its digest.
 func newSecret() (secret string, digest []byte) {
 	secret = oauth2.RandomToken()
 	sum := sha256.Sum256([]byte(secret))
 	return secret, sum[:]
 }
 
-// collector reports how many clients and users are in the store.
+// collector reports the number of clients and users in the store.
 type collector struct{}
 
 var (

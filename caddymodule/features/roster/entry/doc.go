@@ -1,6 +1,6 @@
-// Package entry stores the clients and users that an operator adds to running gateways: each is an entry of the durable
-// store of its own, so that a change costs the same however many there are.
+// Package entry stores the clients and users that an operator adds to running gateways. Each is a separate entry of the
+// durable store, so that the cost of a change does not depend on their number.
 //
 //	roster.go   reading and changing the entries, and following the changes of other gateways; a snapshot of all entries
-//	updater.go  replacing the authorization server by one with the entries that can be in force together
+//	updater.go  replacing the authorization server by one with the entries that can be active together
 package entry

@@ -31,21 +31,21 @@ const (
 	// entries.
 	changesKept = 1024
 
-	// interval is how often a gateway polls the store for changes of other gateways.
+	// interval is the interval at which a gateway polls the store for changes of other gateways.
 	interval = 2 * time.Second
 )
 
-// A head is the latest change. Each change replaces it, so that changes at several gateways come one after another.
+// A head is the latest change. Each change replaces it, so that changes by several gateways are serialized.
 type head struct {
 	Number uint64            `json:"number"`           // of the change
-	ID     string            `json:"id"`               // random: after a restore, another change can have the number
-	Latest oauth2.Generation `json:"latest,omitempty"` // the greatest that any entry had, removed ones too
+	ID     string            `json:"id"`               // random, because after a restore another change can have the same number
+	Latest oauth2.Generation `json:"latest,omitempty"` // the greatest generation of all entries, including removed ones
 }
 
-// A change is one of the latest. It is stored by its number modulo [changesKept].
+// A change is one of the latest changes. It is stored under its number modulo [changesKept].
 type change struct {
-	Head   head   `json:"head"`   // after it
-	Before string `json:"before"` // ID of the head before
+	Head   head   `json:"head"`   // after the change
+	Before string `json:"before"` // ID of the previous head
 	Kind   Kind   `json:"kind"`
 	Name   string `json:"name"`
 }
@@ -54,7 +54,7 @@ func changeKey(number uint64) string {
 	return changePrefix + strconv.FormatUint(number%changesKept, 10)
 }
 
-// A storedEntry is the value of an entry. Its key is a digest, as a store may not take every name as one.
+// A storedEntry is the value of an entry. The key of an entry is a digest, because a store may not accept every name as a key.
 type storedEntry struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name"`
@@ -63,27 +63,27 @@ type storedEntry struct {
 
 func (n named) storeKey() string { return store.Key(entryKind, n.key()) }
 
-// A Roster is the entries of a durable store. It is safe for concurrent use.
+// A Roster reads and changes the entries of a durable store. It is safe for concurrent use.
 type Roster struct {
 	store store.Store
 	known *Known
 
-	trouble atomic.Pointer[error] // of the last reading
+	trouble atomic.Pointer[error] // error of the latest reading
 }
 
-// Known is what was last read. It may be handed on to the roster of a later configuration.
+// Known contains the entries that were last read. The roster of a later configuration may take it over.
 type Known struct {
-	mu   sync.Mutex // held while entries are read or changed, so that an earlier reading never replaces a later one
+	mu   sync.Mutex // locked while entries are read or changed, so that an earlier reading never replaces a later one
 	read atomic.Pointer[reading]
 }
 
 type reading struct {
 	record *Record
-	head   *head  // nil if there was none
+	head   *head  // nil without a head
 	value  []byte // of the head
 }
 
-// Record returns the entries; nil before they were first read.
+// Record returns the entries; nil before they are first read.
 func (k *Known) Record() *Record {
 	if read := k.read.Load(); read != nil {
 		return read.record
@@ -97,7 +97,7 @@ func New(s store.Store, known *Known) *Roster { return &Roster{store: s, known: 
 // Record is [Known.Record].
 func (r *Roster) Record() *Record { return r.known.Record() }
 
-// Read reads what has changed, and reports whether something has.
+// Read reads changes, and reports whether the entries have changed.
 func (r *Roster) Read(ctx context.Context) (changed bool, err error) {
 	r.known.mu.Lock()
 	defer r.known.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *Roster) Read(ctx context.Context) (changed bool, err error) {
 	return r.Record() != before, err
 }
 
-// Trouble is the error of the latest reading; nil if it succeeded. It does not wait.
+// Trouble returns the error of the latest reading; nil if it succeeded. It does not block.
 func (r *Roster) Trouble() error {
 	if err := r.trouble.Load(); err != nil {
 		return *err
@@ -115,7 +115,7 @@ func (r *Roster) Trouble() error {
 	return nil
 }
 
-// refresh reads what has changed. It requires the lock.
+// refresh reads the changes. It requires the lock.
 func (r *Roster) refresh(ctx context.Context) error {
 	values, err := store.Values(ctx, r.store, headKey)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *Roster) refresh(ctx context.Context) error {
 	return nil
 }
 
-// load returns the reading of a head's value. A lost head does not lose the entries.
+// load returns the reading for a head's value. Without a head, it reads all entries.
 func (r *Roster) load(ctx context.Context, before *reading, value []byte) (*reading, error) {
 	h, err := store.FromJSON[head](value)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *Roster) load(ctx context.Context, before *reading, value []byte) (*read
 	return &reading{record: record, head: h, value: value}, err
 }
 
-// catchUp returns the record before with the changes up to a head; nil if these are not all known.
+// catchUp returns the record before with the changes up to a head; nil if some of these are no longer stored.
 func (r *Roster) catchUp(ctx context.Context, before *reading, to *head) (*Record, error) {
 	if before == nil || before.head == nil || to == nil || to.Number <= before.head.Number || to.Number-before.head.Number > changesKept {
 		return nil, nil
@@ -164,7 +164,7 @@ func (r *Roster) catchUp(ctx context.Context, before *reading, to *head) (*Recor
 		}
 		return nil
 	})
-	if err != nil || last != *to { // if the store has failed, so does what follows
+	if err != nil || last != *to { // if the store has failed, the following call fails too
 		return nil, nil
 	}
 	entries := make(map[named]*Entry, len(names))
@@ -176,7 +176,7 @@ func (r *Roster) catchUp(ctx context.Context, before *reading, to *head) (*Recor
 	return before.record.with(entries), err
 }
 
-// all reads all entries. Those that change meanwhile come with a later change of the head.
+// all reads all entries. Entries that are changed in the meantime are read after a later change of the head.
 func (r *Roster) all(ctx context.Context) (*Record, error) {
 	keys, err := r.store.List(ctx, entryKind+":")
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *Roster) all(ctx context.Context) (*Record, error) {
 	return newRecord(entries), err
 }
 
-// entries reads the entries of some keys.
+// entries reads the entries with the given keys.
 func (r *Roster) entries(ctx context.Context, keys []string, to map[named]*Entry) error {
 	return store.Each(ctx, r.store, keys, func(some []*storedEntry) error {
 		for _, e := range some {
@@ -197,8 +197,8 @@ func (r *Roster) entries(ctx context.Context, keys []string, to map[named]*Entry
 	})
 }
 
-// Watch polls for changes until ctx ends, and calls changed after each, also if [Roster.Change] has read it first. During an
-// outage of the store the known entries stay in force.
+// Watch polls for changes until ctx is canceled, and calls changed after each, even if [Roster.Change] has already read
+// it. During an outage of the store, the known entries stay active.
 func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger) {
 	var told *Record
 	ticker := time.NewTicker(interval)
@@ -220,14 +220,14 @@ func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger)
 	}
 }
 
-// unreadableKey has the head that [Roster.Reset] replaced. Entries that it replaced are below unreadablePrefix.
+// unreadableKey is the key of the head that [Roster.Reset] replaced. Replaced entries have keys with unreadablePrefix.
 const (
 	unreadableKey    = "roster:unreadable"
 	unreadablePrefix = "roster-unreadable:"
 )
 
-// Change changes an entry. Each change sees the previous one of any gateway. check may reject the change; [Roster.Record] has
-// the entries before it. If alter, check or the store fails, nothing has changed.
+// Change changes an entry. Each change sees the previous change of any gateway. check may reject the change, and can read
+// the entries before it in [Roster.Record]. If alter, check or the store fails, nothing is changed.
 func (r *Roster) Change(ctx context.Context, kind Kind, name string, alter Alteration, check func(before, after *Entry) error) error {
 	r.known.mu.Lock()
 	defer r.known.mu.Unlock()
@@ -247,7 +247,7 @@ func (r *Roster) Change(ctx context.Context, kind Kind, name string, alter Alter
 	})
 }
 
-// prepare reads changes of other gateways, and stores the first head if the store has none.
+// prepare reads changes of other gateways, and stores the first head if the store contains none.
 func (r *Roster) prepare(ctx context.Context) error {
 	err := r.refresh(ctx)
 	if err == nil && r.known.read.Load().head == nil {
@@ -286,7 +286,7 @@ func (r *Roster) alter(kind Kind, name string, before *Entry, alter Alteration) 
 	return &added, nil
 }
 
-// write stores an entry, or removes it if it is nil, unless another change was faster.
+// write stores an entry, or removes it if e is nil, unless another change was made in the meantime.
 func (r *Roster) write(ctx context.Context, n named, e *Entry) error {
 	read := r.known.read.Load()
 	next := head{Number: read.head.Number + 1, ID: oauth2.RandomToken(), Latest: read.head.Latest}
@@ -309,7 +309,7 @@ func (r *Roster) write(ctx context.Context, n named, e *Entry) error {
 	return nil
 }
 
-// storing returns the call that stores an entry, or removes it if it is nil.
+// storing returns the call that stores an entry, or removes it if e is nil.
 func (n named) storing(e *Entry) (*store.Call, error) {
 	if e == nil {
 		return &store.Call{Op: store.Delete, Key: n.storeKey()}, nil
@@ -325,8 +325,8 @@ func putting(key string, v any) (*store.Call, error) {
 // ErrReadable is returned by [Roster.Reset] if the entries can be read.
 var ErrReadable = errors.New("the clients and people in the store can be read: change them one by one")
 
-// Reset replaces unreadable values by the entries that were last read, or removes them if none were. The unreadable values
-// are kept under other keys.
+// Reset replaces unreadable values by the entries that were last read, or removes them if there are none. The unreadable
+// values are kept under other keys.
 func (r *Roster) Reset(ctx context.Context) error {
 	r.known.mu.Lock()
 	defer r.known.mu.Unlock()
@@ -360,7 +360,7 @@ func (r *Roster) Reset(ctx context.Context) error {
 	return r.refresh(ctx)
 }
 
-// nextHead returns a head after that of a reading, which other gateways do not take for one of the changes that they know.
+// nextHead returns the head after that of a reading. Other gateways do not mistake it for a change that they know.
 func (read *reading) nextHead() head {
 	next := head{ID: oauth2.RandomToken(), Latest: oauth2.Generation(time.Now().UnixNano())}
 	if read != nil && read.head != nil {
@@ -369,7 +369,7 @@ func (read *reading) nextHead() head {
 	return next
 }
 
-// mend returns the calls that replace the entries that cannot be read.
+// mend returns the calls that replace the unreadable entries.
 func (r *Roster) mend(ctx context.Context) (calls []*store.Call, err error) {
 	keys, err := r.store.List(ctx, entryKind+":")
 	if err != nil {
@@ -404,23 +404,23 @@ func (r *Roster) mend(ctx context.Context) (calls []*store.Call, err error) {
 // A Kind is the kind of an entry.
 type Kind string
 
-// The kinds of entries, as the admin API names them.
+// The kinds of entries, as in the admin API.
 const (
 	Clients Kind = "clients"
 	Users   Kind = "users"
 )
 
-// MaxEntries is the maximum number of entries of a kind. Each gateway has all of them in memory, at some 2 KB each.
+// MaxEntries is the maximum number of entries of a kind. Each gateway keeps all entries in memory, at about 2 KB each.
 const MaxEntries = 25_000
 
 // An Entry is a client or a user.
 type Entry struct {
 	Config       json.RawMessage `json:"config"`                  // as in Caddy's configuration, without secrets
 	SecretSHA256 []byte          `json:"secret_sha256,omitempty"` // of a client's random secret
-	Since        time.Time       `json:"since"`                   // when it was added
+	Since        time.Time       `json:"since"`                   // time when the entry was added
 
-	// Generation is set when the entry is added, and greater than that of every earlier entry. Grants are bound to it, so that
-	// a later entry with the same name never inherits them.
+	// Generation is set when the entry is added, and is greater than that of every earlier entry. Grants are bound to it,
+	// so that a later entry with the same name never inherits them.
 	Generation oauth2.Generation `json:"generation,omitempty"`
 }
 
@@ -429,13 +429,13 @@ func (e Entry) equal(other Entry) bool {
 }
 
 var (
-	// ErrUnknown is returned if there is no entry of a name.
+	// ErrUnknown is returned for a name without an entry.
 	ErrUnknown = errors.New("is not in the store")
 
 	// ErrExists is returned if an entry is added a second time.
 	ErrExists = errors.New("is in the store already")
 
-	// ErrInvalid is returned if an entry cannot be in force.
+	// ErrInvalid is returned for an entry that cannot be active.
 	ErrInvalid = errors.New("cannot be in force")
 
 	// ErrFull is returned for an entry beyond [MaxEntries].
@@ -476,19 +476,19 @@ func Remove() Alteration {
 	}
 }
 
-// A Record is a snapshot of all entries. A nil Record has none.
+// A Record is a snapshot of all entries. A nil Record is empty.
 type Record struct {
 	entries *snapshotmap.Map[Entry] // by [named.key]
 	sizes   map[Kind]int
 }
 
-// named identifies an entry, of kinds that only later versions know as well.
+// named identifies an entry, which may be of a kind that only later versions support.
 type named struct {
 	kind Kind
 	name string
 }
 
-// key is that in a record.
+// key returns the key of the entry in a record.
 func (n named) key() string { return string(n.kind) + ":" + n.name }
 
 func parseKey(key string) named {
@@ -496,7 +496,7 @@ func parseKey(key string) named {
 	return named{Kind(kind), name}
 }
 
-// Get returns the entry with a kind and name; nil if there is none.
+// Get returns the entry with a kind and name; nil if it does not exist.
 func (r *Record) Get(kind Kind, name string) *Entry {
 	if r == nil {
 		return nil
@@ -507,7 +507,7 @@ func (r *Record) Get(kind Kind, name string) *Entry {
 	return nil
 }
 
-// Len is the number of entries of a kind.
+// Len returns the number of entries of a kind.
 func (r *Record) Len(kind Kind) int {
 	if r == nil {
 		return 0
@@ -528,7 +528,7 @@ func (r *Record) Of(kind Kind) iter.Seq2[string, Entry] {
 
 func newRecord(entries map[named]*Entry) *Record { return (*Record)(nil).with(entries) }
 
-// with returns a record with some entries replaced. A nil entry is removed.
+// with returns a record with some entries replaced. A nil value removes an entry.
 func (r *Record) with(entries map[named]*Entry) *Record {
 	changed := &Record{new(snapshotmap.Map[Entry]), map[Kind]int{}}
 	if r != nil {

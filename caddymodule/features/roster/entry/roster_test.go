@@ -27,7 +27,7 @@ func mustChange(t *testing.T, r *Roster, kind Kind, name string, alter Alteratio
 	}
 }
 
-// namesIn are the names of users in a record, sorted.
+// namesIn returns the names of users in a record, sorted.
 func namesIn(r *Record) (names []string) {
 	for name := range r.Of(Users) {
 		names = append(names, name)
@@ -73,7 +73,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// Of changes at several gateways at once, none is lost.
+// Concurrent changes by several gateways are all kept.
 func TestChangesAtOnce(t *testing.T) {
 	shared := store.NewMemory(20, 0)
 	var changes sync.WaitGroup
@@ -91,7 +91,7 @@ func TestChangesAtOnce(t *testing.T) {
 	}
 }
 
-// If another gateway makes a change just before, it is seen: an entry is added once, and other gateways read both changes.
+// A change that another gateway made just before is visible: an entry is added once, and other gateways read both changes.
 func TestChangeJustBefore(t *testing.T) {
 	memory := store.NewMemory(20, 0)
 	shared := &countingStore{Store: memory}
@@ -120,8 +120,8 @@ func TestChangeJustBefore(t *testing.T) {
 	}
 }
 
-// A gateway that follows changes knows the same as one that reads all entries, whether it is a few changes behind or more
-// than are kept, and after the store was restored from a backup.
+// A gateway that follows changes has the same entries as one that reads all of them, whether it is a few changes behind
+// or more than the store keeps, and after the store was restored from a backup.
 func TestFollowing(t *testing.T) {
 	shared := &countingStore{Store: store.NewMemory(3000, 0)}
 	here, there := New(shared, new(Known)), New(shared, new(Known))
@@ -168,7 +168,7 @@ func TestFollowing(t *testing.T) {
 	}
 	shared.Store = restored
 	other := New(shared, new(Known))
-	for i := range int(there.known.read.Load().head.Number) { // more than it knows of
+	for i := range int(there.known.read.Load().head.Number) { // more changes than it has read
 		mustChange(t, other, Users, fmt.Sprint("later-", i%900, "-", i/900), Add(empty))
 	}
 	agree("other changes after a restore")
@@ -183,7 +183,7 @@ func entriesOf(t *testing.T, s *countingStore) func(yield func(string, []byte) b
 	}
 }
 
-// Another gateway reads a change within the interval, and keeps what it knows through an outage.
+// Another gateway reads a change within the interval, and keeps its entries through an outage.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := &countingStore{Store: store.NewMemory(20, 0)}
@@ -210,7 +210,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// An entry has a later generation than all that had its name, even if clocks or the store went back; an edit keeps it.
+// An entry has a later generation than all previous entries with its name, even if clocks or the store were set back. An edit keeps the generation.
 func TestGenerations(t *testing.T) {
 	ahead, err := store.ToJSON(head{Number: 1, ID: "x", Latest: oauth2.Generation(time.Now().Add(time.Hour).UnixNano())})
 	if err != nil {
@@ -236,7 +236,7 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// The limit is one of each kind, and removing an entry makes room.
+// The limit applies to each kind, and removing an entry makes room.
 func TestFullRoster(t *testing.T) {
 	r := New(store.NewMemory(MaxEntries+2000, 0), new(Known))
 	mustChange(t, r, Users, "first", Add(empty))
@@ -281,7 +281,7 @@ func (s *countingStore) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Store.Do(ctx, calls...)
 }
 
-// Unreadable values are reported, and known entries stay in force. A reset repairs the store, and keeps the unreadable values.
+// Unreadable values are reported, and known entries stay active. A reset repairs the store and keeps the unreadable values.
 func TestUnreadable(t *testing.T) {
 	const unreadable = `{"v":99}`
 	entry := named{Users, "a"}
@@ -350,7 +350,7 @@ func TestUnreadableChange(t *testing.T) {
 	}
 }
 
-// A lost head loses no entry, neither at running gateways nor at those that start later, and changes go on.
+// The loss of the head loses no entry, neither for running gateways nor for those that start later, and changes are still possible.
 func TestLostHead(t *testing.T) {
 	shared := store.NewMemory(20, 0)
 	running := New(shared, new(Known))

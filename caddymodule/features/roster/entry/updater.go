@@ -11,32 +11,32 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A Resolver adds an entry of a kind to a server's configuration, or says why it cannot.
+// A Resolver adds an entry of a kind to a server's configuration, or returns why it cannot.
 type Resolver func(to *authorize.Config, kind Kind, e Entry) error
 
-// An Updater adds the entries of a roster to an authorization server. When the roster changes, the Updater replaces the server.
+// An Updater adds the entries of a roster to an authorization server. When the roster changes, it replaces the server.
 type Updater struct {
 	Roster  *Roster      // entries to add
-	Resolve Resolver     // reads an entry
-	Logger  *slog.Logger // reports entries that are not in force
+	Resolve Resolver     // decodes an entry
+	Logger  *slog.Logger // reports inactive entries
 
-	mu         sync.Mutex              // held while the server is replaced
-	configured *authorize.Server       // without the roster
-	inForce    *authorize.Server       // with the roster
-	replace    func(*authorize.Server) // puts a server in force
-	record     *Record                 // that is in force
-	placed     map[named]resolved      // entries in force
-	problems   map[named]problem       // of entries that are not in force
+	mu         sync.Mutex              // locked while the server is replaced
+	configured *authorize.Server       // server without the roster
+	inForce    *authorize.Server       // server with the roster
+	replace    func(*authorize.Server) // activates a server
+	record     *Record                 // active record
+	placed     map[named]resolved      // active entries
+	problems   map[named]problem       // of inactive entries
 }
 
-// problem is the reason why an entry is not in force.
+// problem is the reason why an entry is inactive.
 type problem struct {
 	err      error
-	conflict bool // with another entry, whose removal puts this one in force
+	conflict bool // with another entry, whose removal activates this entry
 }
 
-// Attach sets the server of the configuration, whose [authorize.Config.Known] must be [Updater.EnsureRead], and the function that
-// replaces it. It puts the roster in force as far as it was read, and reads nothing.
+// Attach sets the server of the configuration and the function that replaces it. The server's [authorize.Config.Known]
+// must be [Updater.EnsureRead]. Attach activates the entries that have been read, and reads nothing.
 func (u *Updater) Attach(configured *authorize.Server, replace func(*authorize.Server)) {
 	u.mu.Lock()
 	u.configured, u.inForce, u.replace = configured, configured, replace
@@ -44,17 +44,17 @@ func (u *Updater) Attach(configured *authorize.Server, replace func(*authorize.S
 	u.apply()
 }
 
-// Len is the number of entries of a kind, as last read.
+// Len returns the number of entries of a kind as last read.
 func (u *Updater) Len(kind Kind) int { return u.Roster.Record().Len(kind) }
 
-// Problem says why an entry is not in force; nil if it is.
+// Problem returns why an entry is inactive; nil if it is active.
 func (u *Updater) Problem(kind Kind, name string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.problems[named{kind, name}].err
 }
 
-// Record reads the roster, which is then in force, and returns it.
+// Record reads and activates the roster, and returns it.
 func (u *Updater) Record(ctx context.Context) (*Record, error) {
 	if _, err := u.Roster.Read(ctx); err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func (u *Updater) Record(ctx context.Context) (*Record, error) {
 	return u.Roster.Record(), nil
 }
 
-// Change changes an entry, here at once and at other gateways shortly after. If the entry cannot be in force then, the
-// change is refused, and nothing has changed.
+// Change changes an entry, immediately at this gateway and shortly after at other gateways. If the resulting entry could
+// not be active, the change is refused and nothing is changed.
 func (u *Updater) Change(ctx context.Context, kind Kind, name string, alter Alteration) error {
 	n := named{kind, name}
 	err := u.Roster.Change(ctx, kind, name, alter, func(_, after *Entry) error {
@@ -82,7 +82,7 @@ func (u *Updater) Change(ctx context.Context, kind Kind, name string, alter Alte
 	return err
 }
 
-// check returns an error if an entry cannot be in force together with the others.
+// check returns an error if an entry cannot be active together with the others.
 func (u *Updater) check(m member) error {
 	u.apply()
 	u.mu.Lock()
@@ -101,7 +101,7 @@ func (u *Updater) Reset(ctx context.Context) (*Record, error) {
 	return u.Record(ctx)
 }
 
-// Run reads the roster and follows it until ctx ends.
+// Run reads the roster and follows it until ctx is canceled.
 func (u *Updater) Run(ctx context.Context) {
 	if _, err := u.Roster.Read(ctx); err == nil {
 		u.apply()
@@ -109,7 +109,7 @@ func (u *Updater) Run(ctx context.Context) {
 	u.Roster.Watch(ctx, u.apply, u.Logger)
 }
 
-// EnsureRead reads the roster if that was not done before: until then, an unknown client or user may be in it.
+// EnsureRead reads the roster unless it has been read, because an unread roster may contain an unknown client or user.
 func (u *Updater) EnsureRead(ctx context.Context) error {
 	if u.Roster.Record() != nil {
 		return nil
@@ -123,7 +123,7 @@ func (u *Updater) EnsureRead(ctx context.Context) error {
 	return nil
 }
 
-// apply puts a server with the roster as last read in force. Entries that cannot be in force are left out.
+// apply activates a server with the roster as last read. Entries that cannot be active are left out.
 func (u *Updater) apply() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -133,7 +133,7 @@ func (u *Updater) apply() {
 	}
 	draft, problems := u.draft(record)
 	server, err := draft.Server()
-	if err != nil { // cannot be: the configuration was accepted, and so were the entries
+	if err != nil { // must not happen: the configuration and the entries have been accepted
 		u.Logger.Error("clients and people in the store are not in force", "error", err)
 		return
 	}
@@ -147,8 +147,8 @@ func (u *Updater) apply() {
 	u.replace(server)
 }
 
-// resolved is the client_id or user name that an entry resolved to. It may differ from the name of the entry if another
-// version wrote it.
+// resolved is the client_id or user name of a resolved entry. It may differ from the name of the entry if another version
+// of the software wrote the entry.
 type resolved struct{ client, user string }
 
 func (r resolved) remove(from *authorize.Draft) {
@@ -160,7 +160,7 @@ func (r resolved) remove(from *authorize.Draft) {
 	}
 }
 
-// place adds an entry to a draft. It returns an error, and changes nothing, if the entry is invalid or conflicts with another.
+// place adds an entry to a draft. If the entry is invalid or conflicts with another, it returns an error and changes nothing.
 func (u *Updater) place(draft *authorize.Draft, m member) (r resolved, err error) {
 	var c authorize.Config
 	if err := u.Resolve(&c, m.kind, m.entry); err != nil {
@@ -181,8 +181,8 @@ func (u *Updater) place(draft *authorize.Draft, m member) (r resolved, err error
 	return r, nil
 }
 
-// draft returns a draft with the entries of a record, and the problems of those that are not in force. It only places the
-// differences from the record in force, if there is one.
+// draft returns a draft with the entries of a record, and the problems of inactive entries. If a record is active, it
+// places only the differences.
 func (u *Updater) draft(record *Record) (*authorize.Draft, map[named]problem) {
 	changed, removed := record.differences(u.record)
 	if u.record != nil {
@@ -193,8 +193,8 @@ func (u *Updater) draft(record *Record) (*authorize.Draft, map[named]problem) {
 	return u.rebuild(record.members())
 }
 
-// advance returns the draft of the record in force with differences; nil if these may put other entries in force, or out of
-// force: of two that conflict, the older one wins.
+// advance returns the draft of the active record with differences; nil if these may activate or deactivate other entries,
+// because the older of two conflicting entries wins.
 func (u *Updater) advance(changed []member, removed []named) (*authorize.Draft, map[named]problem) {
 	draft, problems, placed := u.inForce.Draft(), maps.Clone(u.problems), map[named]resolved{}
 	for _, m := range changed {
@@ -235,7 +235,7 @@ func hasConflict(problems map[named]problem) bool {
 	return false
 }
 
-// attempt places an entry. If that fails, the problem tells a conflict with another entry from an invalid entry.
+// attempt places an entry. If that fails, the problem distinguishes a conflict with another entry from an invalid entry.
 func (u *Updater) attempt(draft *authorize.Draft, m member) (resolved, problem) {
 	r, err := u.place(draft, m)
 	if err == nil {

@@ -48,7 +48,7 @@ func newUpdater(t *testing.T, s store.Store) *Updater {
 	return attached(t, s, slog.New(slog.DiscardHandler))
 }
 
-// ask sends an authorization request of a client that leaves out everything else. A known client's is sent back to it.
+// ask sends an authorization request with nothing but a client_id. A known client gets a redirect.
 func ask(u *Updater, id string) int {
 	u.mu.Lock()
 	server := u.inForce
@@ -69,7 +69,7 @@ func put(t *testing.T, r *Roster, entries map[string]string) {
 	}
 }
 
-// What cannot be in force leaves the rest in force, and is told.
+// An entry that cannot be active is reported, and does not affect other entries.
 func TestEntriesInForce(t *testing.T) {
 	shared := store.NewMemory(100, 0)
 	updater := newUpdater(t, shared)
@@ -91,7 +91,7 @@ func TestEntriesInForce(t *testing.T) {
 	}
 }
 
-// A change reads that entry alone, also if others cannot be in force.
+// A change reads only its entry, even if other entries are invalid.
 func TestChangeReadsOneEntry(t *testing.T) {
 	updater := newUpdater(t, store.NewMemory(100, 0))
 	put(t, updater.Roster, map[string]string{"a": `"a"`, "b": `"configured"`, "d": `7`})
@@ -111,8 +111,8 @@ func TestChangeReadsOneEntry(t *testing.T) {
 	}
 }
 
-// Of two entries that conflict, the older one is in force, in whatever order a gateway reads them, and the other one once
-// that is gone.
+// Of two conflicting entries, the older one is active, in whatever order a gateway reads them. The other one becomes
+// active when the older one is removed.
 func TestConflicts(t *testing.T) {
 	shared := store.NewMemory(100, 0)
 	here, there := newUpdater(t, shared), newUpdater(t, shared)
@@ -145,7 +145,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// Each entry that is not in force is logged once.
+// Each inactive entry is logged once.
 func TestLog(t *testing.T) {
 	var log strings.Builder
 	shared := store.NewMemory(100, 0)
@@ -156,12 +156,12 @@ func TestLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := strings.Count(log.String(), "level="); n != 1 { // of the entry with a configured name
+	if n := strings.Count(log.String(), "level="); n != 1 { // for the entry with a configured name
 		t.Errorf("logged %d times:\n%s", n, &log)
 	}
 }
 
-// Until the roster was read, whoever is not known may be in it.
+// Before the roster is read, requests of unknown clients get an error of the store, not of the client.
 func TestUnreadRoster(t *testing.T) {
 	shared := &countingStore{Store: store.NewMemory(100, 0)}
 	put(t, New(shared, new(Known)), map[string]string{"a": `"a"`})
@@ -173,7 +173,7 @@ func TestUnreadRoster(t *testing.T) {
 		}
 	}
 	shared.down.Store(false)
-	ask(updater, "x") // has it read
+	ask(updater, "x") // reads the roster
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusFound, "x": http.StatusBadRequest} {
 		if got := ask(updater, id); got != want {
 			t.Errorf("later: %s: %d, want %d", id, got, want)
@@ -190,7 +190,7 @@ func TestRunEnds(t *testing.T) {
 	<-ended
 }
 
-// Whoever lists the roster first does not keep a change from being in force.
+// Listing the roster does not prevent a change from becoming active.
 func TestListedChangeIsInForce(t *testing.T) {
 	shared := store.NewMemory(100, 0)
 	here, there := newUpdater(t, shared), newUpdater(t, shared)
@@ -208,7 +208,7 @@ func TestListedChangeIsInForce(t *testing.T) {
 	}
 }
 
-// Adding an entry costs the same however many there are: it allocates as often among 5,000 clients as among 10, within 50 %.
+// The cost of adding an entry does not depend on their number: the allocations among 5,000 clients are those among 10, within 50 %.
 func TestConstantCost(t *testing.T) {
 	allocations := func(clients int) float64 {
 		shared := store.NewMemory(100_000, 0)
@@ -233,8 +233,8 @@ func TestConstantCost(t *testing.T) {
 	}
 }
 
-// What a gateway reads when a change here is refused, or when an earlier configuration's server follows the same changes, is in
-// force within the interval like all else.
+// Changes that a gateway reads during a refused change, or through the server of an earlier configuration, become active
+// within the interval like all others.
 func TestFollowingWhoeverReads(t *testing.T) {
 	for name, read := range map[string]func(context.Context, *Updater) error{
 		"a refused change": func(ctx context.Context, s *Updater) error {
