@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// signsInByKeyboard types name and password where the sign-in page is open.
+// signsInByKeyboard enters the user name and password on the open sign-in page.
 func signsInByKeyboard() step {
 	return chromedp.Steps(
 		chromedp.WaitVisible(chromedp.ID("username")),
@@ -32,7 +32,7 @@ func tabsTo(t *testing.T, ctx context.Context, selector string) {
 	t.Fatalf("no %s can be reached by the tab key", selector)
 }
 
-// withAuthenticator gives the browser an authenticator that knows its owner's finger.
+// withAuthenticator adds a virtual authenticator with user verification to the browser.
 func withAuthenticator() step {
 	options := webauthn.VirtualAuthenticatorOptions{
 		Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportInternal,
@@ -47,8 +47,8 @@ func withAuthenticator() step {
 	})
 }
 
-// Somebody sets up a passkey with the keyboard alone, signs in with it as the browser offers,
-// and uses it as second factor. The screenshots in out/ are there to be looked at.
+// A user sets up a passkey with only the keyboard, signs in with it when the browser offers it, and uses it
+// as second factor. The screenshots in out/ are for visual inspection.
 func TestAccountInBrowser(t *testing.T) {
 	ctx := newBrowser(t)
 	g := ownGateway(t, "gateway-account", fhirServer.address)
@@ -75,7 +75,7 @@ func TestAccountInBrowser(t *testing.T) {
 		chromedp.Navigate(g.issuer+"/oauth2/logout"),
 		chromedp.Click("//button[text()='Sign out']"),
 		chromedp.WaitVisible("//h1[text()='You are signed out']"),
-		chromedp.Navigate(account), // the authenticator answers at once what the browser offers
+		chromedp.Navigate(account), // the authenticator immediately answers the browser's request
 		chromedp.WaitVisible("//h1[text()='Your account']"),
 	)
 	if page := read(t, ctx, chromedp.Evaluate[string]("document.body.innerText")); !strings.Contains(page, "Last used: in the last hour") {

@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// openAdminPage signs alice in to the page of administrators, by password and code.
+// openAdminPage signs alice in to the administration page with password and code.
 func openAdminPage(t *testing.T, ctx context.Context, g *gateway) {
 	t.Helper()
 	perform(t, ctx,
@@ -21,8 +21,8 @@ func openAdminPage(t *testing.T, ctx context.Context, g *gateway) {
 	)
 }
 
-// An administrator adds an app and a person with the keyboard alone, is shown each secret once, and told what is wrong
-// with a redirect URI. The screenshots in out/ are there to be looked at.
+// An administrator adds an app and a user with only the keyboard, sees each secret once, and sees why a
+// redirect URI is invalid. The screenshots in out/ are for visual inspection.
 func TestAdminPageInBrowser(t *testing.T) {
 	ctx := newBrowser(t)
 	g := ownGateway(t, "gateway-adminpage", fhirServer.address,

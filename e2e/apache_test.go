@@ -13,8 +13,8 @@ import (
 
 const apacheModules = "/usr/lib/apache2/modules/"
 
-// startApache runs Debian's Apache with mod_auth_openidc in front of one file, as
-// a client of the gateway. It tells in headers who is signed in.
+// startApache runs Debian's Apache with mod_auth_openidc as a client of the gateway, in front of one file.
+// Response headers identify the signed-in user.
 func startApache(t *testing.T, g *gateway, address string) {
 	t.Helper()
 	for _, needed := range []string{"/usr/sbin/apache2", apacheModules + "mod_auth_openidc.so"} {
@@ -22,7 +22,7 @@ func startApache(t *testing.T, g *gateway, address string) {
 			t.Skipf("Apache with mod_auth_openidc is not installed: %v", err)
 		}
 	}
-	folder, err := os.MkdirTemp("", "apache") // its own user must be able to read it
+	folder, err := os.MkdirTemp("", "apache") // readable by Apache's own user
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +119,7 @@ func apacheBehind(t *testing.T) (g *gateway, site string) {
 	return g, "http://" + address + "/"
 }
 
-// signInToApache asks for the site, and signs in on the way. It returns the
-// authorization request.
+// signInToApache requests the site and signs in when redirected. It returns the authorization request.
 func (p *person) signInToApache(t *testing.T, site string) string {
 	t.Helper()
 	away := p.get(t, site).location(t).String()
@@ -134,7 +133,7 @@ func (p *person) signInToApache(t *testing.T, site string) string {
 	return away
 }
 
-// Debian's mod_auth_openidc as a relying party: sign-in, claims, sign-out.
+// Debian's mod_auth_openidc works as a relying party: sign-in, claims, sign-out.
 func TestApache(t *testing.T) {
 	g, site := apacheBehind(t)
 	p := g.newPerson(t)
@@ -158,12 +157,11 @@ func TestApache(t *testing.T) {
 		if end := p.get(t, logout.String()).location(t); end.String() != site+"signed-out" {
 			t.Errorf("after that at %s", end)
 		}
-		p.openSignIn(t, away) // nobody is signed in
+		p.openSignIn(t, away) // no user is signed in
 	})
 }
 
-// Who signs out at the gateway is signed out by it at Apache (OpenID Connect
-// Back-Channel Logout 1.0).
+// Signing out at the gateway also signs the user out at Apache (OpenID Connect Back-Channel Logout 1.0).
 func TestApacheBackChannelLogout(t *testing.T) {
 	g, site := apacheBehind(t)
 	p := g.newPerson(t)

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// What the authorization endpoint refuses, by a redirect, before anybody is
-// asked to sign in.
+// The authorization endpoint rejects invalid requests by a redirect before the user must sign in.
 func TestAuthorizeErrors(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -52,7 +51,7 @@ func TestAuthorizeErrors(t *testing.T) {
 	}
 }
 
-// What must not be redirected, because the redirect URI cannot be trusted yet.
+// Errors are not redirected while the redirect URI is not trusted.
 func TestAuthorizeErrorPage(t *testing.T) {
 	tests := []struct {
 		name                string
@@ -100,8 +99,8 @@ func TestAuthorizeMethods(t *testing.T) {
 	}
 }
 
-// checkPageHeaders checks what keeps a page from being framed, cached or
-// scripted by others (RFC 9700 §4.16).
+// checkPageHeaders checks the headers that prevent framing, caching and scripting by other sites (RFC 9700
+// §4.16).
 func checkPageHeaders(t *testing.T, page answer) {
 	t.Helper()
 	policy := page.header.Get("Content-Security-Policy")

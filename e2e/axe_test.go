@@ -8,13 +8,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// axe is what npm axe-core finds wrong with the page that is open, by WCAG 2.2 AA and what
-// its authors take for good practice.
+// axe returns the violations that npm axe-core finds in the open page, of WCAG 2.2 AA and of its own best
+// practices.
 const axe = `axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}).then((r) =>
 	r.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.html + ' ' + n.failureSummary).join('; ')))`
 
-// checkAccessible reports what axe-core finds. The script comes in by the browser's
-// debugger, which a page's policy does not bind.
+// checkAccessible reports the violations. The script is injected by the browser's debugger, which is exempt
+// from the page's content security policy.
 func checkAccessible(t *testing.T, ctx context.Context) {
 	t.Helper()
 	script, err := os.ReadFile("node/node_modules/axe-core/axe.min.js")

@@ -40,7 +40,7 @@ func (b *backend) isReady() error {
 	return answer.Body.Close()
 }
 
-// lastRequest is the last request to the FHIR API as the backend saw it.
+// lastRequest is the last request that the backend received on the FHIR API.
 type lastRequest struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers"`
@@ -60,7 +60,7 @@ func (b *backend) last(t *testing.T) lastRequest {
 	return last
 }
 
-// freeAddress is one on which nothing listens, for now.
+// freeAddress returns an address on which nothing is currently listening.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp4", "localhost:0")
 	if err != nil {

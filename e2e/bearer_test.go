@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Without a token nothing passes, and the answer says how to get one.
+// Without a token, no request passes, and the response contains how to get a token.
 func TestNoToken(t *testing.T) {
 	token := example.serviceToken(t)
 	parts := strings.Split(token, ".")
@@ -33,7 +33,7 @@ func TestNoToken(t *testing.T) {
 				if test.err != "" && !strings.Contains(challenge, `error="`+test.err+`"`) {
 					t.Errorf("WWW-Authenticate %q, want error %s", challenge, test.err)
 				}
-				// RFC 6750 §3.1: no error code where no token was sent.
+				// RFC 6750 §3.1: no error code if the request contained no token.
 				if test.err == "" && strings.Contains(challenge, "error=") {
 					t.Errorf("WWW-Authenticate %q, want no error", challenge)
 				}
@@ -51,10 +51,10 @@ func idToken(t *testing.T) string {
 	return raw
 }
 
-// mayWrite lets the example's app write: its own scopes are for reading.
+// mayWrite gives the example's app write scopes in addition to its read scopes.
 var mayWrite = []string{"patient/*.rs user/*.rs demo.read", "patient/*.rs user/*.cruds demo.read"}
 
-// The FHIR API behind the gateway.
+// The FHIR API works through the gateway.
 func TestFHIR(t *testing.T) {
 	g := ownGateway(t, "fhir", fhirServer.address, mayWrite...)
 	token := g.userToken(t, "openid", "user/*.cruds").AccessToken
@@ -110,8 +110,8 @@ func TestFHIR(t *testing.T) {
 	})
 }
 
-// What a client says of itself must not reach the backend, which might believe
-// it; nor may the token, which a backend could use elsewhere.
+// Identity headers of a client must not reach the backend, which might trust them; nor may the token, which a
+// backend could use elsewhere.
 func TestIdentityHeaders(t *testing.T) {
 	r := newRequest(t, http.MethodGet, example.issuer+"/fhir/R4/Patient?name=headers", "")
 	r.Header.Set("Authorization", "Bearer "+example.serviceToken(t))
@@ -136,7 +136,7 @@ func TestIdentityHeaders(t *testing.T) {
 	}
 }
 
-// A backend that is gone is a FHIR error too, and an error in the log.
+// An unavailable backend causes a FHIR error and an error in the log.
 func TestBackendStopped(t *testing.T) {
 	own, err := startBackend("backend-stopped")
 	if err != nil {

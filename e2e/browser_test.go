@@ -17,9 +17,9 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// ownDomain is a domain all of whose names are this machine, for browsers and for
-// clients of ours. It is for what must not be on localhost: an app that is answered
-// without a click, and pages of different names that are one site.
+// ownDomain is a domain with all names on this machine, for browsers and for the tests' HTTP clients. It is
+// for sites that must not be on localhost: an app that gets responses without a click, and pages of different
+// hosts on one site.
 const ownDomain = ".hospital.internal"
 
 // newBrowser starts a headless Chromium with a new profile.
@@ -30,24 +30,24 @@ func newBrowser(t *testing.T) context.Context {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath("chromium"), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.IgnoreCertErrors,           // Caddy's CA is in no store here
-		chromedp.Flag("disable-quic", true), // HTTP/3 takes no such certificate all the same
+		chromedp.IgnoreCertErrors,           // Caddy's CA is in no trust store
+		chromedp.Flag("disable-quic", true), // HTTP/3 rejects such a certificate anyway
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("host-resolver-rules", "MAP *"+ownDomain+" 127.0.0.1"),
-		chromedp.Flag("hide-scrollbars", false), // they take room
+		chromedp.Flag("hide-scrollbars", false), // scrollbars take space
 		chromedp.WSURLReadTimeout(time.Minute),
 	)
 	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(end)
 	ctx, closeTab := chromedp.NewContext(ctx)
 	t.Cleanup(closeTab)
-	perform(t, ctx) // starts it; its context must have no time limit
+	perform(t, ctx) // starts the browser; the context must have no deadline
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// step is something to do in the browser.
+// step is an action in the browser.
 type step = chromedp.Action[chromedp.Void]
 
 func perform(t *testing.T, ctx context.Context, steps ...step) {
@@ -57,7 +57,7 @@ func perform(t *testing.T, ctx context.Context, steps ...step) {
 	}
 }
 
-// read asks the browser for something.
+// read returns a value from the browser.
 func read[T any](t *testing.T, ctx context.Context, what chromedp.Action[T]) T {
 	t.Helper()
 	value, err := chromedp.Run(ctx, what)
@@ -67,8 +67,7 @@ func read[T any](t *testing.T, ctx context.Context, what chromedp.Action[T]) T {
 	return value
 }
 
-// appServer is the app at the example's redirect URI; the requests that come
-// back to it are in the channel.
+// appServer serves the example's redirect URI and sends the requests to the channel.
 func appServer(t *testing.T) <-chan *http.Request {
 	t.Helper()
 	landed := make(chan *http.Request, 1)
@@ -91,7 +90,7 @@ func appServer(t *testing.T) <-chan *http.Request {
 	return landed
 }
 
-// Somebody signs in with the keyboard alone, mistyping once.
+// A user signs in with only the keyboard, after one wrong password.
 func TestBrowserSignIn(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
 	app, verifier := example.demoApp(t, "openid", "profile"), oauth2.GenerateVerifier()
@@ -99,14 +98,14 @@ func TestBrowserSignIn(t *testing.T) {
 	perform(t, ctx,
 		chromedp.Navigate(app.AuthCodeURL("from the browser", oauth2.S256ChallengeOption(verifier))),
 		chromedp.WaitVisible(chromedp.CSS("form")),
-		chromedp.KeyEvent(userName+kb.Tab+"wrong"+kb.Enter), // the field for the name has the focus
+		chromedp.KeyEvent(userName+kb.Tab+"wrong"+kb.Enter), // the user name field has the focus
 		chromedp.WaitVisible(chromedp.CSS("[role=alert]")),
 	)
 	if typed := read(t, ctx, chromedp.Value(chromedp.ID("username"))); typed != userName {
 		t.Errorf("after a wrong password the name is %q, want %q again", typed, userName)
 	}
 	perform(t, ctx,
-		chromedp.KeyEvent(userPassword+kb.Enter), // and now the one for the password
+		chromedp.KeyEvent(userPassword+kb.Enter), // the password field has the focus
 		chromedp.WaitVisible("//h1[text()='Back in the app']"),
 	)
 	query := (<-landed).URL.Query()
@@ -142,12 +141,12 @@ func TestBrowserSignIn(t *testing.T) {
 	})
 }
 
-// look opens a page on a screen of some width and colour scheme.
+// look opens a page on a screen with the given width and color scheme.
 func look(width int64, scheme, address string) step {
 	return chromedp.Steps(screen(width, scheme), chromedp.Navigate(address))
 }
 
-// screen has some width and colour scheme.
+// screen sets the width and color scheme of the screen.
 func screen(width int64, scheme string) step {
 	screen := []chromedp.EmulateViewportOption{chromedp.EmulateLandscape}
 	if width < 600 {
@@ -160,14 +159,14 @@ func screen(width int64, scheme string) step {
 			if _, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, media); err != nil {
 				return err
 			}
-			// As if the window were in front: so the focus can be seen.
+			// Emulate a focused window, so that the focus is visible.
 			_, err := cdp.Call(ctx, tab, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 			return err
 		}),
 	)
 }
 
-// screenshot writes what is on the screen to out/name.png.
+// screenshot saves the visible page to out/name.png.
 func screenshot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	png := read(t, ctx, chromedp.CaptureScreenshot())

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// context is for x/oauth2 and go-oidc to use the gateway's client.
+// context returns a context that makes x/oauth2 and go-oidc use the gateway's client.
 func (g *gateway) context(t *testing.T) context.Context {
 	t.Helper()
 	return oidc.ClientContext(t.Context(), g.client)
 }
 
-// provider is the gateway as go-oidc discovers it.
+// provider returns the gateway as a provider discovered by go-oidc.
 func (g *gateway) provider(t *testing.T) *oidc.Provider {
 	t.Helper()
 	provider, err := oidc.NewProvider(g.context(t), g.issuer)
@@ -25,8 +25,8 @@ func (g *gateway) provider(t *testing.T) *oidc.Provider {
 	return provider
 }
 
-// demoApp is the example's public client, at its redirect URI by https. At the one on
-// localhost ([callback]) whoever is signed in already is asked first.
+// demoApp returns the example's public client with its https redirect URI. With the redirect URI on localhost
+// ([callback]), signed-in users must confirm first.
 func (g *gateway) demoApp(t *testing.T, scopes ...string) *oauth2.Config {
 	t.Helper()
 	endpoint := g.provider(t).Endpoint()
@@ -34,7 +34,7 @@ func (g *gateway) demoApp(t *testing.T, scopes ...string) *oauth2.Config {
 	return &oauth2.Config{ClientID: "demo-app", RedirectURL: appCallback, Endpoint: endpoint, Scopes: scopes}
 }
 
-// userToken signs in and returns what the client is given.
+// userToken signs in and returns the client's tokens.
 func (g *gateway) userToken(t *testing.T, scopes ...string) *oauth2.Token {
 	t.Helper()
 	app, verifier := g.demoApp(t, scopes...), oauth2.GenerateVerifier()
@@ -46,7 +46,7 @@ func (g *gateway) userToken(t *testing.T, scopes ...string) *oauth2.Token {
 	return token
 }
 
-// serviceToken is an access token that needs nobody to sign in.
+// serviceToken returns an access token for a client without a user.
 func (g *gateway) serviceToken(t *testing.T) string {
 	t.Helper()
 	service := clientcredentials.Config{

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// runningClients are Go HTTP clients that ask again and again. As RFC 9110
-// §9.2.2 allows they send a GET once more if its connection broke.
+// runningClients are Go HTTP clients that send requests in a loop. They resend a GET if its connection broke,
+// as RFC 9110 §9.2.2 allows.
 type runningClients struct {
 	end              context.CancelFunc
 	done             sync.WaitGroup
@@ -20,7 +20,7 @@ type runningClients struct {
 	errs             [connections]error
 }
 
-// startClients starts them, each with connections of its own.
+// startClients starts the clients, each with its own connections.
 func startClients(t *testing.T, g *gateway, protocol, token, address string) *runningClients {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -28,7 +28,7 @@ func startClients(t *testing.T, g *gateway, protocol, token, address string) *ru
 	for i := range connections {
 		client := newClient(g.roots)
 		if protocol == "HTTP/1.1" {
-			// A map that is not nil switches HTTP/2 off.
+			// A non-nil map disables HTTP/2.
 			client.Transport.(*http.Transport).TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 			client.Transport.(*http.Transport).ForceAttemptHTTP2 = false
 		}
@@ -63,7 +63,7 @@ func (c *runningClients) ask(client *http.Client, r *http.Request, protocol stri
 	return err
 }
 
-// wait ends the clients. A request that failed for good fails the test.
+// wait stops the clients. A request that finally failed fails the test.
 func (c *runningClients) wait(t *testing.T) (answered, resent int64) {
 	t.Helper()
 	c.end()

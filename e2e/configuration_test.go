@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A mistake in the Caddyfile is named, by line and word.
+// The error about an invalid Caddyfile contains the line and the word.
 func TestBadCaddyfile(t *testing.T) {
 	tests := []struct {
 		name, old, new string
@@ -48,7 +48,7 @@ func TestBadCaddyfile(t *testing.T) {
 	}
 }
 
-// lineOf is the number of the first line of a Caddyfile with a word in it.
+// lineOf returns the number of the first line of a Caddyfile that contains a word.
 func lineOf(t *testing.T, file, word string) int {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -65,8 +65,7 @@ func lineOf(t *testing.T, file, word string) int {
 	return 0
 }
 
-// Validation makes no key and keeps nothing. (Caddy's own modules do: an id, the
-// internal CA.)
+// Validation creates no key and stores nothing, except an id and the internal CA of Caddy's own modules.
 func TestValidateWritesNothing(t *testing.T) {
 	home := t.TempDir()
 	g := &gateway{environ: []string{

@@ -15,8 +15,8 @@ const colours = `{"resourceType":"Bundle","type":"collection","entry":[
 	{"resource":{"resourceType":"ValueSet","url":"https://example.org/vs/colours","status":"active",
 		"compose":{"include":[{"system":"https://example.org/cs/colours"}]}}}]}`
 
-// A definitions file that is cut off is an error which names it; a server that
-// runs keeps what it has.
+// A truncated definitions file causes an error that contains its name. A running server keeps its
+// definitions.
 func TestTruncatedDefinitions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "colours.json")
 	write := func(text string) {
@@ -68,7 +68,7 @@ func TestTruncatedDefinitions(t *testing.T) {
 	})
 }
 
-// Definitions that are odd load or are refused; they end nothing.
+// Unusual definitions are loaded or rejected, and crash nothing.
 func TestOddDefinitions(t *testing.T) {
 	tests := []struct{ name, text string }{
 		{"empty", ""},

@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-// discovered is what the three discovery documents have in common.
+// discovered contains the common members of the three discovery documents.
 type discovered struct {
 	Issuer                        string
 	AuthorizationEndpoint         string   `json:"authorization_endpoint"`
 	TokenEndpoint                 string   `json:"token_endpoint"`
 	JWKS                          string   `json:"jwks_uri"`
 	CodeChallengeMethodsSupported []string `json:"code_challenge_methods_supported"`
-	Capabilities                  []string // SMART App Launch alone
+	Capabilities                  []string // only SMART App Launch
 }
 
-// All three say the same, to everybody: OpenID Connect Discovery, RFC 8414,
-// SMART App Launch 2.2.
+// The three discovery documents agree and need no token: OpenID Connect Discovery, RFC 8414, SMART App Launch
+// 2.2.
 func TestDiscovery(t *testing.T) {
 	for _, path := range []string{
 		"/.well-known/openid-configuration",

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// expansion is a ValueSet as interface.md shows it.
+// expansion is a ValueSet as described in interface.md.
 type expansion struct {
 	ResourceType string
 	URL          string

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// People who sign in by one provider at the same time each become themselves.
+// People who sign in concurrently at one provider each get their own identity.
 func TestFederatedSignInsAtOnce(t *testing.T) {
 	address := mustFreeAddress(t)
 	provider := startOIDCProvider(t, "oidc-provider-at-once", address)

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Somebody chooses a provider on our page, signs in on the provider's, comes back
-// to the app, and signs out again. The screenshots in out/ are there to be looked
-// at.
+// A person chooses a provider on the gateway's page, signs in at the provider, returns to the app, and signs
+// out again. The screenshots in out/ are for visual inspection.
 func TestFederatedBrowser(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
 	address := mustFreeAddress(t)
@@ -34,7 +33,7 @@ func TestFederatedBrowser(t *testing.T) {
 	)
 	screenshot(t, ctx, "signin-at-the-provider")
 	perform(t, ctx,
-		chromedp.KeyEvent("ada"+kb.Tab+"ada-at-the-provider"+kb.Enter),                           // the field for the name has the focus
+		chromedp.KeyEvent("ada"+kb.Tab+"ada-at-the-provider"+kb.Enter),                           // the user name field has the focus
 		chromedp.WaitVisible("//h1[text()='Allow Demo App?' or text()='Continue to Demo App?']"), // the provider may have shown no page
 		chromedp.Click("//button[text()='Allow' or text()='Continue']"),
 		chromedp.WaitVisible("//h1[text()='Back in the app']"),
@@ -65,7 +64,7 @@ func TestFederatedBrowser(t *testing.T) {
 		if query := (<-landed).URL.Query(); len(query) != 0 {
 			t.Errorf("landed with %s", query.Encode())
 		}
-		perform(t, ctx, chromedp.Navigate(signIn), chromedp.WaitVisible("//h1[text()='Sign in']")) // and nobody is signed in
+		perform(t, ctx, chromedp.Navigate(signIn), chromedp.WaitVisible("//h1[text()='Sign in']")) // no user is signed in
 	})
 	t.Run("an e-mail address leads to its domain's provider", func(t *testing.T) {
 		ctx := soon(t, newBrowser(t))
@@ -78,8 +77,7 @@ func TestFederatedBrowser(t *testing.T) {
 	})
 }
 
-// soon bounds what is waited for: a page that does not come is not come by
-// waiting.
+// soon limits the wait, because a page that is not shown soon is never shown.
 func soon(t *testing.T, ctx context.Context) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)

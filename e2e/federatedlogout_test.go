@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Signing out at the gateway signs out at the provider, and ends where the app
-// wants: the provider asks for confirmation on a page of its own.
+// Signing out at the gateway signs out at the provider, which requests confirmation, and then returns to the
+// app's URI.
 func TestFederatedLogout(t *testing.T) {
 	address := mustFreeAddress(t)
 	provider := startOIDCProvider(t, "oidc-provider-logout", address)
@@ -53,7 +53,7 @@ func TestFederatedLogout(t *testing.T) {
 		if !strings.Contains(string(page.body), "Demo App") {
 			t.Errorf("the page does not say who asks: %s", page.body)
 		}
-		// Until then nobody is signed out.
+		// No user is signed out before the confirmation.
 		if end := ada.get(t, g.demoApp(t, "openid").AuthCodeURL("still")).location(t); !end.Query().Has("code") {
 			t.Errorf("sent to %s, want a code", end)
 		}
@@ -62,8 +62,7 @@ func TestFederatedLogout(t *testing.T) {
 	})
 }
 
-// isSignedOut fails the test unless the gateway and the provider would ask the
-// person to sign in.
+// isSignedOut fails the test unless both the gateway and the provider require the person to sign in.
 func (p *person) isSignedOut(t *testing.T, idp string, provider oidcProvider) {
 	t.Helper()
 	app := p.gateway.demoApp(t, "openid")

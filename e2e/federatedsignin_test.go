@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// check checks what is true of every sign-in by a provider: the code and the
-// tokens are ours, and of a person who is none of the provider's names for them.
+// check checks properties of every sign-in at a provider: the gateway issues the code and the tokens, and the
+// sub is none of the provider's identifiers of the person.
 func (f federated) check(t *testing.T, g *gateway, upstreamIssuer, upstreamSubject string, want claims) {
 	t.Helper()
 	t.Run("the code is ours", func(t *testing.T) {
@@ -34,7 +34,7 @@ func (f federated) check(t *testing.T, g *gateway, upstreamIssuer, upstreamSubje
 		g.expand(t, f.token.AccessToken, gender).is(t, http.StatusOK)
 		status := http.StatusOK
 		if want.FHIRUser == "" {
-			status = http.StatusForbidden // user/ scopes are about what a person may see, so it matters who they are
+			status = http.StatusForbidden // user/ scopes depend on the person's FHIR resource
 		}
 		g.fhir(t, f.token.AccessToken, http.MethodGet, "Patient", "").is(t, status)
 	})
@@ -61,7 +61,7 @@ func (f federated) check(t *testing.T, g *gateway, upstreamIssuer, upstreamSubje
 	})
 }
 
-// payload is that of a JWT, as it is.
+// payload returns the payload of a JWT without verification.
 func payload(t *testing.T, token string) map[string]any {
 	t.Helper()
 	parts := strings.Split(token, ".")

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// signedOut is where the demo app wants people to be after signing out. Nothing
-// needs to listen there. Where something must, it is the callback.
+// signedOut is the demo app's URI after signing out. Only tests that need a response listen there; other
+// tests use the callback.
 const signedOut = "http://localhost:3000/signed-out"
 
-// federatedGateway starts a gateway at an address that was chosen before, because
-// the providers must know it, with idp blocks put into Caddyfile.example.
+// federatedGateway starts a gateway at a given address, which the providers must know in advance, with idp
+// blocks in Caddyfile.example.
 //
-// The providers are at 127.0.0.1: cookies do not tell ports apart, and what is
-// different hosts in life must be different hosts here.
+// The providers are at 127.0.0.1, because cookies do not distinguish ports and hosts that differ in
+// production must differ here.
 func federatedGateway(t *testing.T, name, address string, idps []string, edit ...string) *gateway {
 	t.Helper()
 	const client = "\t\tclient demo-app {\n"
@@ -26,7 +26,7 @@ func federatedGateway(t *testing.T, name, address string, idps []string, edit ..
 	}, edit...)...)
 }
 
-// idpBlock is an idp block of a Caddyfile.
+// idpBlock returns an idp block of a Caddyfile.
 func idpBlock(head, issuer, id, secret string, lines ...string) string {
 	lines = append([]string{"issuer " + issuer, "client_id " + id, "client_secret \"" + secret + "\""}, lines...)
 	return "\t\tidp " + head + " {\n\t\t\t" + strings.Join(lines, "\n\t\t\t") + "\n\t\t}"
@@ -42,10 +42,10 @@ func mustFreeAddress(t *testing.T) string {
 	return address
 }
 
-// loopback is the same address by its number.
+// loopback replaces localhost by 127.0.0.1 in an address.
 func loopback(address string) string { return strings.Replace(address, "localhost", "127.0.0.1", 1) }
 
-// federated is what the demo app learns of a person whom a provider signed in.
+// federated contains the results of a sign-in at a provider for the demo app.
 type federated struct {
 	end      *url.URL
 	token    *oauth2.Token
@@ -54,7 +54,7 @@ type federated struct {
 	userInfo claims
 }
 
-// claims are those of a person, in our ID token or our userinfo.
+// claims are the claims about a person in the gateway's ID token or userinfo.
 type claims struct {
 	Subject           string `json:"sub"`
 	Name              string `json:"name"`
@@ -64,26 +64,24 @@ type claims struct {
 	FHIRUser          string `json:"fhirUser"`
 }
 
-// by makes an authorization request name a provider.
+// by selects an identity provider in an authorization request.
 func by(idp string) oauth2.AuthCodeOption { return oauth2.SetAuthURLParam("identity_provider", idp) }
 
-// signInBy signs the person in to the demo app by a provider, in whose forms they
-// type something.
+// signInBy signs the person in to the demo app at a provider, and fills in the provider's forms.
 func (p *person) signInBy(t *testing.T, idp string, typed url.Values) federated {
 	t.Helper()
 	return p.gateway.federated(t, idp, func(start string) *url.URL { return p.walk(t, start, appCallback, typed) })
 }
 
-// federated signs somebody in to the demo app by a provider, and learns all that
-// the app can learn of them. The way leads from the authorization request to the
-// redirect URI.
+// federated signs a person in to the demo app at a provider, and returns all data that the app can request.
+// way leads from the authorization request to the redirect URI.
 func (g *gateway) federated(t *testing.T, idp string, way func(start string) *url.URL) federated {
 	t.Helper()
 	app, verifier := g.demoApp(t, "openid", "profile", "email", "fhirUser", "user/*.rs"), oauth2.GenerateVerifier()
 	address := app.AuthCodeURL("s t/å&te", oidc.Nonce("a-nonce"), oauth2.S256ChallengeOption(verifier), by(idp))
 	f := federated{end: way(address)}
 	var err error
-	othersHear() // what the provider says of the person now
+	othersHear() // current claims of the provider
 	if f.token, err = app.Exchange(g.context(t), f.end.Query().Get("code"), oauth2.VerifierOption(verifier)); err != nil {
 		t.Fatalf("%v, at %s", err, f.end)
 	}

@@ -11,11 +11,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// idpTimeout is the gateway's for requests to a provider that fails.
+// idpTimeout is the gateway's timeout for requests to a failing provider.
 const idpTimeout = "1s"
 
-// federationFault is something that goes wrong with a provider, and what the app
-// is to be told of it.
+// federationFault is a fault of a provider with the error for the app.
 type federationFault struct {
 	name             string
 	kind             string // oidc or google
@@ -23,25 +22,25 @@ type federationFault struct {
 	err, description string
 }
 
-// failing gives an endpoint a fault.
+// failing returns a function that sets a fault of an endpoint.
 func failing(e providertest.Endpoint, f providertest.Fault) func(*testing.T, *providertest.Provider) {
 	return func(_ *testing.T, p *providertest.Provider) { p.Fail(e, f) }
 }
 
-// dropping makes an endpoint's host drop SYNs.
+// dropping returns a function that makes an endpoint's host drop SYNs.
 func dropping(e providertest.Endpoint) func(*testing.T, *providertest.Provider) {
 	return func(t *testing.T, p *providertest.Provider) { p.Drop(t, e) }
 }
 
-// forging makes ID tokens wrong.
+// forging returns a function that invalidates ID tokens.
 func forging(change func(*providertest.IDToken)) func(*testing.T, *providertest.Provider) {
 	return func(_ *testing.T, p *providertest.Provider) {
 		p.Change(func(s *providertest.Settings) { s.IDToken = change })
 	}
 }
 
-// federationFaults are the rows of the interface's table, each by what really
-// causes it, and what has no row there: server_error, with nothing said.
+// federationFaults are the rows of the interface's table, each with its real cause, and causes that are not
+// in the table: server_error without a description.
 var federationFaults = []federationFault{
 	{"token endpoint hangs", "oidc", failing(providertest.Token, providertest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
 	{"token endpoint drops SYNs", "oidc", dropping(providertest.Token), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
@@ -68,7 +67,7 @@ var federationFaults = []federationFault{
 	{"10 MB of JSON", "oidc", failing(providertest.Token, providertest.Huge), "server_error", ""},
 }
 
-// Providers that fail, each in its way, behind one gateway.
+// Failing providers, each with another fault, are configured at one gateway.
 func TestFederationFaults(t *testing.T) {
 	var idps []string
 	for i, fault := range federationFaults {
@@ -98,7 +97,7 @@ func TestFederationFaults(t *testing.T) {
 					t.Errorf("%s=%q in the answer", name, values)
 				}
 			}
-			// Nobody is signed in by it.
+			// A failed sign-in leaves no user signed in.
 			if end := person.get(t, app.AuthCodeURL("afterwards")).location(t); end.Path != "/oauth2/login" {
 				t.Errorf("afterwards sent to %s, want the sign-in page", end)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// ashby is a patient of the sample records, who signs in herself.
+// ashby is a patient of the sample records who can sign in.
 const ashby = `user ashby {
 			password_hash $2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy
 			name "Nora Ashby"
@@ -32,8 +32,8 @@ const ehr = `client epicish {
 		}
 		`
 
-// npm fhirclient in Chromium, as an app of Epic's or Cerner's uses it: launched on its own and
-// from a record, by kinds of clients.
+// npm fhirclient in Chromium works as in apps of Epic or Cerner: in a standalone launch and an EHR launch,
+// with different kinds of clients.
 func TestFHIRClient(t *testing.T) {
 	app, key := newSMARTApp(t), newClientKey(t, jose.ES384)
 	keys := filepath.Join(t.TempDir(), "keys.json")
@@ -47,7 +47,7 @@ func TestFHIRClient(t *testing.T) {
 	for _, test := range []struct {
 		name, client, user, launch string
 		options                    map[string]any
-		noRefresh                  bool // fhirclient has none for it
+		noRefresh                  bool // fhirclient does not support refreshing
 	}{
 		{"standalone, public, a clinician", "public", userName, "", nil, false},
 		{"standalone, public, a patient", "public", "ashby", "", nil, false},
@@ -81,8 +81,8 @@ func TestFHIRClient(t *testing.T) {
 	}
 }
 
-// appOptions are those of FHIR.oauth2.authorize. An app that is launched from a record learns
-// from its address where.
+// appOptions returns the options of FHIR.oauth2.authorize. In an EHR launch, the app gets the FHIR server
+// from its URL.
 func appOptions(g *gateway, client string, fromRecord bool, more map[string]any) map[string]any {
 	options := map[string]any{"clientId": client, "redirectUri": "app.html", "scope": "launch openid fhirUser offline_access patient/*.rs"}
 	if !fromRecord {
@@ -92,7 +92,7 @@ func appOptions(g *gateway, client string, fromRecord bool, more map[string]any)
 	return options
 }
 
-// registerLaunch is an EHR that opens an app, and returns with what address.
+// registerLaunch registers a launch as an EHR and returns the URL that opens the app.
 func (g *gateway) registerLaunch(t *testing.T, app, user, patient string) string {
 	t.Helper()
 	form := url.Values{"app": {app}, "user": {user}, "patient": {patient}, "need_patient_banner": {"false"}}
@@ -112,23 +112,23 @@ type launchedApp struct {
 	gateway *gateway
 }
 
-// open opens the app, and signs somebody in.
+// open opens the app and signs a user in.
 func (a *launchedApp) open(t *testing.T, address, user string) {
 	t.Helper()
 	perform(t, soon(t, a.ctx),
 		chromedp.Navigate(address), chromedp.WaitVisible(chromedp.ID("username")),
-		chromedp.Evaluate[chromedp.Void]("username.select()"), // a launch that is for somebody suggests them
+		chromedp.Evaluate[chromedp.Void]("username.select()"), // a launch for a user prefills the user name
 		chromedp.KeyEvent(user+kb.Tab+userPassword+kb.Enter),
 	)
 }
 
-// asks evaluates what the app asks its client, or the error as a text.
+// asks evaluates a script in the app and returns the result, or the error as a text.
 func (a *launchedApp) asks(t *testing.T, script string) string {
 	t.Helper()
 	return read(t, soon(t, a.ctx), chromedp.Evaluate[string]("(async () => String(await ("+script+")))().catch((e) => 'failed: ' + e.message)", chromedp.EvalAwaitPromise))
 }
 
-// readsItsPatient checks that the app has the patient's record, and all of it.
+// readsItsPatient checks that the app can read its patient's complete record.
 func (a *launchedApp) readsItsPatient(t *testing.T, id, family string) {
 	t.Helper()
 	if got := a.asks(t, "client.patient.id"); got != id {
@@ -145,7 +145,7 @@ func (a *launchedApp) readsItsPatient(t *testing.T, id, family string) {
 	}
 }
 
-// seesNobodyElse checks that another patient's record is not to be had.
+// seesNobodyElse checks that the app cannot read another patient's record.
 func (a *launchedApp) seesNobodyElse(t *testing.T, id string) {
 	t.Helper()
 	if got := a.asks(t, "client.request('Patient/"+id+"').then((p) => p.id)"); !strings.HasPrefix(got, "failed: ") {

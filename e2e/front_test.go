@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A FHIR server that stores value sets and cannot expand them gets an $expand that
-// sees each write through the gateway at once.
+// With a FHIR server that stores value sets but cannot expand them, $expand reflects each write through the
+// gateway immediately.
 func TestBackendStoresOnly(t *testing.T) {
 	g := ownGateway(t, "storesonly", fhirServer.address, append(mayWrite, "\t\tfhir_expand\n", "\t\tfhir_expand {\n\t\t\tdefinitions backend\n\t\t}\n")...)
 	token := g.userToken(t, "openid", "user/*.cruds").AccessToken
@@ -39,7 +39,7 @@ func TestBackendStoresOnly(t *testing.T) {
 	want("Beta")
 }
 
-// A second gateway is the terminology server of the first.
+// A gateway can be the terminology server of another gateway.
 func TestUpstreamGateway(t *testing.T) {
 	tx := ownGateway(t, "tx", fhirServer.address, "\t\tfhir_bearer\n\t\tfhir_expand\n", "\t\tfhir_expand {\n\t\t\toperations all\n\t\t}\n")
 	upstream := " " + tx.issuer + "/fhir/R4 {\n\t\t\t\ttls_ca " + tx.rootFile + "\n\t\t\t\tttl 10m\n\t\t\t}\n"

@@ -16,10 +16,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// maxInFullStore is how many entries fit: more than the test's people have.
+// maxInFullStore is the capacity in entries, which exceeds the entries of the test's users.
 const maxInFullStore = 150
 
-// fullStores are stores that can be made full.
+// fullStores are stores that can be filled up.
 var fullStores = []struct {
 	name  string
 	start func(t *testing.T) (s store.Store, fill func())
@@ -52,13 +52,13 @@ func fillStore(t *testing.T, s store.Store) {
 			return
 		}
 		if i == maxInFullStore {
-			time.Sleep(1100 * time.Millisecond) // Redis is counted once a second
+			time.Sleep(1100 * time.Millisecond) // the entries in Redis are counted once a second
 		}
 	}
 	t.Fatalf("the store does not become full: %v", err)
 }
 
-// TestFullStore signs out, revokes and refreshes in a store that is full, while it refuses what is new.
+// TestFullStore checks that signing out, revoking and refreshing work in a full store that rejects new entries.
 func TestFullStore(t *testing.T) {
 	for _, tt := range fullStores {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestFullStore(t *testing.T) {
 	}
 }
 
-// TestRedisFullIsFollowed goes on following a server that is full, in whose stream another program has written, and hears
-// each second at least.
+// TestRedisFullIsFollowed checks that following a full server works, with entries of another program in its
+// stream, and with an update at least every second.
 func TestRedisFullIsFollowed(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)

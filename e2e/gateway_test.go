@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// exampleIssuer is where Caddyfile.example listens.
+// exampleIssuer is the address of Caddyfile.example.
 const exampleIssuer = "https://localhost:8443"
 
-// gateway is a Caddy that runs.
+// gateway is a running Caddy process.
 type gateway struct {
 	issuer    string
-	admin     string // address of its admin API
+	admin     string // address of the admin API
 	caddyfile string
 	environ   []string
 	process   *process
@@ -31,7 +31,7 @@ type gateway struct {
 	client    *http.Client // trusts that CA and follows no redirect
 }
 
-// startExample starts Caddyfile.example as it is.
+// startExample starts Caddyfile.example unchanged.
 func startExample(home string, b *backend) (*gateway, error) {
 	l, err := net.Listen("tcp", ":8443")
 	if err != nil {
@@ -43,7 +43,7 @@ func startExample(home string, b *backend) (*gateway, error) {
 	return startGateway("gateway", home, "../Caddyfile.example", exampleIssuer, b.address)
 }
 
-// startGateway starts Caddy and waits until it answers.
+// startGateway starts Caddy and waits until it responds.
 func startGateway(name, home, caddyfile, issuer, backendAddress string) (*gateway, error) {
 	text, err := os.ReadFile(caddyfile)
 	if err != nil {
@@ -75,8 +75,7 @@ func startGateway(name, home, caddyfile, issuer, backendAddress string) (*gatewa
 	return g, nil
 }
 
-// isReady trusts Caddy's CA as soon as it exists and asks for the discovery
-// document.
+// isReady trusts Caddy's CA once it exists, and requests the discovery document.
 func (g *gateway) isReady() error {
 	if g.client == nil {
 		root, err := os.ReadFile(g.rootFile)
@@ -84,7 +83,7 @@ func (g *gateway) isReady() error {
 			return err
 		}
 		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(root) { // not yet whole
+		if !roots.AppendCertsFromPEM(root) { // not completely written
 			return errors.New("no certificate in " + g.rootFile)
 		}
 		g.roots, g.client = roots, newClient(roots)
@@ -111,8 +110,7 @@ func newClient(roots *x509.CertPool) *http.Client {
 	}
 }
 
-// dialOwn is what browsers do with --host-resolver-rules: names of [ownDomain] are
-// this machine.
+// dialOwn maps names of [ownDomain] to this machine, as --host-resolver-rules does in browsers.
 func dialOwn(ctx context.Context, network, address string) (net.Conn, error) {
 	if host, port, _ := net.SplitHostPort(address); strings.HasSuffix(host, ownDomain) {
 		address = net.JoinHostPort("127.0.0.1", port)
@@ -120,14 +118,14 @@ func dialOwn(ctx context.Context, network, address string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
-// ownGateway starts a gateway for one test, with Caddyfile.example moved to a
-// free port and changed by edit, in front of a backend at an address.
+// ownGateway starts a gateway for one test: Caddyfile.example on a free port, changed by edit, in front of a backend
+// at an address.
 func ownGateway(t *testing.T, name, backendAddress string, edit ...string) *gateway {
 	t.Helper()
 	return gatewayAt(t, name, mustFreeAddress(t), backendAddress, edit...)
 }
 
-// gatewayAt is ownGateway at an address that is known before.
+// gatewayAt is ownGateway at a given address.
 func gatewayAt(t *testing.T, name, address, backendAddress string, edit ...string) *gateway {
 	t.Helper()
 	home := t.TempDir()
@@ -141,9 +139,8 @@ func gatewayAt(t *testing.T, name, address, backendAddress string, edit ...strin
 	return g
 }
 
-// writeExample writes Caddyfile.example to a file, with pairs of old and new
-// text replaced. A text that is not there is an error: the test would test
-// something else than it says.
+// writeExample writes Caddyfile.example to a file, with pairs of old and new text replaced. A missing old text is an
+// error, because the test would otherwise not test the intended configuration.
 func writeExample(t *testing.T, file string, oldNew ...string) {
 	t.Helper()
 	example, err := os.ReadFile("../Caddyfile.example")

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// glewlwyd is Debian's OpenID provider of that name, written in C, with a
-// database of its own. It is configured over the API that its pages use.
+// glewlwyd is Debian's OpenID provider Glewlwyd, written in C, with its own database. It is configured through the
+// API of its pages.
 type glewlwyd struct{ address string }
 
-// Where the package has its parts.
+// Paths of the package's files.
 const (
 	glewlwydTables  = "/usr/share/dbconfig-common/data/glewlwyd/install/sqlite3"
 	glewlwydModules = "/usr/lib/glewlwyd/"
@@ -79,13 +79,13 @@ func (p glewlwyd) isReady() error {
 	return answer.Body.Close()
 }
 
-// signIn signs somebody in, in a browser with cookies.
+// signIn signs a user in, in a browser with cookies.
 func (p glewlwyd) signIn(t *testing.T, client *http.Client, name, password string) {
 	t.Helper()
 	p.call(t, client, http.MethodPost, "auth/", map[string]string{"username": name, "password": password})
 }
 
-// administrator is the one that the package comes with.
+// administrator returns a browser signed in as the package's default administrator.
 func (p glewlwyd) administrator(t *testing.T) *http.Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -98,7 +98,7 @@ func (p glewlwyd) administrator(t *testing.T) *http.Client {
 	return client
 }
 
-// call sends JSON to the API. Anything but 200 ends the test.
+// call sends JSON to the API. A status other than 200 fails the test.
 func (p glewlwyd) call(t *testing.T, client *http.Client, method, path string, body any) {
 	t.Helper()
 	text, err := json.Marshal(body)

@@ -11,7 +11,7 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// configure registers the gateway, and somebody who can sign in.
+// configure registers the gateway and a user.
 func (p glewlwyd) configure(t *testing.T, gatewayAddress string) {
 	t.Helper()
 	admin := p.administrator(t)
@@ -38,7 +38,7 @@ func (p glewlwyd) configure(t *testing.T, gatewayAddress string) {
 	})
 }
 
-// plugin is the OpenID Connect of Glewlwyd: the code flow, with PKCE.
+// plugin returns the configuration of Glewlwyd's OpenID Connect plugin: the code flow with PKCE.
 func (p glewlwyd) plugin(t *testing.T) object {
 	t.Helper()
 	key := newKey(t)
@@ -75,7 +75,7 @@ func (p glewlwyd) plugin(t *testing.T) object {
 	return parameters
 }
 
-// Sign-in by Glewlwyd. Its pages are scripts; what they send is sent here.
+// Sign-in at Glewlwyd works. The test sends the requests of the scripts on its pages.
 func TestGlewlwyd(t *testing.T) {
 	provider := startGlewlwyd(t)
 	address := mustFreeAddress(t)

@@ -14,14 +14,14 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// guardHolder is who holds a token of the issuer that the guarded gateway trusts.
+// guardHolder is the holder of a token from the issuer that the guarded gateway trusts.
 type guardHolder struct {
 	scope    string
 	patient  string // the id
 	fhirUser string
 }
 
-// guarded is a FHIR server with a gateway before it that believes an issuer of the test's: it gives any token.
+// guarded is a FHIR server behind a gateway that trusts an issuer of the test, which issues any token.
 type guarded struct {
 	server  fhirAPI
 	gateway *gateway
@@ -31,7 +31,7 @@ type guarded struct {
 	tokens  map[guardHolder]string
 }
 
-// guardOf has a gateway of its own guard a server, with further lines in its block fhir_bearer.
+// guardOf starts a gateway in front of a server, with further lines in its fhir_bearer block.
 func guardOf(t *testing.T, name string, server fhirAPI, lines ...string) *guarded {
 	t.Helper()
 	address, path, _ := strings.Cut(strings.TrimPrefix(server.base, "http://"), "/")
@@ -43,7 +43,7 @@ func guardOf(t *testing.T, name string, server fhirAPI, lines ...string) *guarde
 	return &guarded{server, g, g.issuer + "/" + path, issuer.Issuer, key, map[guardHolder]string{}}
 }
 
-// ownHAPI starts a server with a database of its own, for tests that count what is there.
+// ownHAPI starts a server with its own database, for tests that count resources.
 func ownHAPI(t *testing.T, name string) *hapi {
 	t.Helper()
 	needHAPI(t)
@@ -58,7 +58,7 @@ func ownHAPI(t *testing.T, name string) *hapi {
 	return h
 }
 
-// token is an access token of the issuer.
+// token returns an access token of the issuer.
 func (g *guarded) token(t *testing.T, who guardHolder) string {
 	t.Helper()
 	if token, ok := g.tokens[who]; ok {
@@ -100,7 +100,7 @@ func (g *guarded) send(t *testing.T, who guardHolder, method, path, body string,
 	return a
 }
 
-// trySend is send with a token, for goroutines. A path may be an address as a whole: that of a further page.
+// trySend is send with a token, for goroutines. The path may also be a whole URL, such as that of a page.
 func (g *guarded) trySend(t *testing.T, token, method, path, body string, headers ...string) (answer, error) {
 	address := path
 	if !strings.HasPrefix(path, g.base) {
@@ -113,7 +113,7 @@ func (g *guarded) trySend(t *testing.T, token, method, path, body string, header
 	if body != "" {
 		r.Header.Set("Content-Type", "application/fhir+json")
 	}
-	r.Header.Set("Accept", "application/fhir+json") // or a Binary comes as its content
+	r.Header.Set("Accept", "application/fhir+json") // otherwise a Binary is returned as its content
 	r.Header.Set("Authorization", "Bearer "+token)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -122,8 +122,8 @@ func (g *guarded) trySend(t *testing.T, token, method, path, body string, header
 }
 
 var (
-	// guardMore has the guard attacked for ten minutes instead of one.
+	// guardMore extends the attacks on the guard from one minute to ten.
 	guardMore = flag.Bool("guard.more", false, "send ten times as many requests to the guard, and measure more")
-	// guardSeed has it attacked by other requests.
+	// guardSeed selects other requests.
 	guardSeed = flag.Uint64("guard.seed", 0, "draw the requests that attack the guard from this number")
 )

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestGuardAddresses checks that no byte of a response names the FHIR server's address, in JSON and XML, for three kinds of
-// FHIR servers, and that the framing follows RFC 9110 over HTTP/1.1 and HTTP/2.
+// TestGuardAddresses checks that no byte of a response contains the FHIR server's address, in JSON and XML, for three
+// kinds of FHIR servers, and that the framing follows RFC 9110 over HTTP/1.1 and HTTP/2.
 func TestGuardAddresses(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)

@@ -9,20 +9,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// textOf is an answer as a whole.
+// textOf returns the headers and body of a response as text.
 func textOf(a answer) string {
 	var text strings.Builder
 	_ = a.header.Write(&text)
 	return text.String() + "\n" + string(a.body)
 }
 
-// around is what stands around a word.
+// around returns the text around a word.
 func around(text, word string) string {
 	at := strings.Index(text, word)
 	return text[max(0, at-300):min(len(text), at+300)]
 }
 
-// resourcesIn are the resources in an answer, at any depth of Bundles, as Type/id.
+// resourcesIn returns the resources in a response, at any depth of Bundles, as Type/id.
 func resourcesIn(body []byte) []string {
 	var r struct {
 		ResourceType, ID string
@@ -34,7 +34,7 @@ func resourcesIn(body []byte) []string {
 		return nil
 	}
 	var found []string
-	if r.ID != "" && (r.ResourceType != "Bundle" || r.Type == "document") { // other Bundles are answers
+	if r.ID != "" && (r.ResourceType != "Bundle" || r.Type == "document") { // other Bundles are responses, not resources
 		found = append(found, r.ResourceType+"/"+r.ID)
 	}
 	if r.Type != "document" {
@@ -48,7 +48,7 @@ func resourcesIn(body []byte) []string {
 	return found
 }
 
-// withoutResources is an answer without the resources in it that [resourcesIn] finds.
+// withoutResources returns a response without the resources that [resourcesIn] finds.
 func withoutResources(body []byte) []byte {
 	var members map[string]any
 	if json.Unmarshal(body, &members) != nil || members["resourceType"] == "OperationOutcome" {
@@ -71,25 +71,25 @@ var (
 	sealedPage = regexp.MustCompile(`_page/[A-Za-z0-9_.-]+`)
 	bundleID   = regexp.MustCompile(`^(\{"resourceType":"Bundle"),"id":"[^"]+","meta":\{"lastUpdated":"[^"]+"\}|` +
 		`^(<Bundle xmlns="http://hl7.org/fhir">)<id value="[^"]+"/><meta><lastUpdated value="[^"]+"/></meta>`)
-	// what differs between any two answers
+	// headers that differ between any two responses
 	passingHeaders = []string{"Date", "Content-Length", "X-Request-Id", "Traceparent"}
 )
 
-// toCompare is an answer as text, without what differs between any two.
+// toCompare returns a response as text without the parts that differ between any two responses.
 func toCompare(a answer, victim string) string {
 	header := a.header.Clone()
 	for _, name := range passingHeaders {
 		header.Del(name)
 	}
 	if bundleID.Match(a.body) {
-		header.Del("Last-Modified") // when HAPI made the Bundle
+		header.Del("Last-Modified") // time when HAPI created the Bundle
 	}
 	text := textOf(answer{a.status, header, bundleID.ReplaceAll(a.body, []byte("$1$2"))})
 	text = sealedPage.ReplaceAllString(text, "_page/x")
 	return fmt.Sprint(a.status) + "\n" + guardattack.Absent(text, victim)
 }
 
-// firstDifference shows where two texts part.
+// firstDifference returns the position where two texts start to differ.
 func firstDifference(a, b string) string {
 	at := 0
 	for at < min(len(a), len(b)) && a[at] == b[at] {

@@ -17,17 +17,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// attackedAs is a holder of a token who attacks, and what its answers may hold.
+// attackedAs is a holder of a token who attacks, with the permitted content of its responses.
 type attackedAs struct {
 	guardPrincipal
 	token    string
 	attacker *guardattack.Attacker
 	allowed  references
-	tokens   map[string]bool // of all texts that are allowed
-	writes   bool            // whether the scopes let anything be changed
+	tokens   map[string]bool // of all permitted texts
+	writes   bool            // reports whether the scopes permit any write
 }
 
-// attackers are the principals as attackers, each with attacks of its own.
+// attackers returns the principals as attackers, each with its own attacks.
 func (g *guardTest) attackers(t *testing.T, principals []guardPrincipal) []*attackedAs {
 	t.Helper()
 	var all []*attackedAs
@@ -45,7 +45,7 @@ func (g *guardTest) attackers(t *testing.T, principals []guardPrincipal) []*atta
 	return all
 }
 
-// capabilities are what the server says that it can do, by type.
+// capabilities returns the capabilities of the server, by type.
 func (h fhirAPI) capabilities(t *testing.T) map[string]guardattack.Capabilities {
 	t.Helper()
 	var statement struct {
@@ -64,7 +64,7 @@ func (h fhirAPI) capabilities(t *testing.T) map[string]guardattack.Capabilities 
 	return byType
 }
 
-// attackRun sends attacks from some senders at once, and counts.
+// attackRun sends attacks from concurrent senders and counts them.
 type attackRun struct {
 	g  *guardTest
 	t  *testing.T
@@ -72,11 +72,11 @@ type attackRun struct {
 
 	sent     int
 	statuses map[int]int
-	shown    int            // answers with a resource in them
-	faults   map[string]int // by the first words of what is wrong
+	shown    int            // responses that contain a resource
+	faults   map[string]int // by the first words of the fault
 }
 
-// attackFaults is how many faults of a kind are shown.
+// attackFaults is the maximum number of reported faults per kind.
 const attackFaults = 5
 
 func (r *attackRun) fault(as *attackedAs, a guardattack.Attack, kind, detail string) {
@@ -87,15 +87,15 @@ func (r *attackRun) fault(as *attackedAs, a guardattack.Attack, kind, detail str
 	}
 }
 
-// send sends an attack and counts it. HAPI closes the connection of a request that it refuses before having read it
-// all, at times when the next one is on its way: that is answered with 502, and sent again as an app would.
+// send sends an attack and counts it. HAPI closes the connection of a rejected request before having read its whole
+// body, sometimes while the next request is being sent. Such a request gets 502, and is resent as an app would do.
 func (r *attackRun) send(as *attackedAs, a guardattack.Attack) (answer, bool) {
 	got, err := r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
-	if got.status == http.StatusBadGateway || bytes.Contains(got.body, []byte(`"502 Bad Gateway"`)) { // of a batch's entry
+	if got.status == http.StatusBadGateway || bytes.Contains(got.body, []byte(`"502 Bad Gateway"`)) { // of an entry in a batch
 		got, err = r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
 	}
 	if err != nil {
-		return got, false // not a URL
+		return got, false // not a valid URL
 	}
 	if got.header.Get("Content-Encoding") == "gzip" {
 		got.body = unzipped(got.body)
@@ -116,7 +116,7 @@ func unzipped(body []byte) []byte {
 	return text
 }
 
-// testAttacks draws attacks and looks in each answer for what is another patient's.
+// testAttacks generates attacks and checks each response for data of other patients.
 func (g *guardTest) testAttacks(t *testing.T, pairs int) {
 	if *guardMore {
 		pairs *= 10
@@ -130,7 +130,7 @@ func (g *guardTest) testAttacks(t *testing.T, pairs int) {
 		t.Logf("%d × %s", n, kind)
 	}
 	after := g.oracle.versions(t, g.world.Types())
-	maps.DeleteFunc(after, func(reference, _ string) bool { // the files of exports
+	maps.DeleteFunc(after, func(reference, _ string) bool { // files of exports
 		return strings.HasPrefix(reference, "Binary/") && before[reference] == ""
 	})
 	if !maps.Equal(before, after) {
@@ -138,13 +138,13 @@ func (g *guardTest) testAttacks(t *testing.T, pairs int) {
 	}
 }
 
-// all sends so many pairs, shared out among the attackers and four senders.
+// all sends the given number of pairs, distributed over the attackers and four senders.
 func (r *attackRun) all(attackers []*attackedAs, pairs int) {
 	type pair struct {
 		as *attackedAs
 		a  guardattack.Attack
 	}
-	var weighted []*attackedAs // who may see nothing attacks seldom
+	var weighted []*attackedAs // attackers without permitted resources attack less often
 	for _, as := range attackers {
 		weighted = append(weighted, as)
 		if len(as.allowed) > 1 {
@@ -168,7 +168,7 @@ func (r *attackRun) all(attackers []*attackedAs, pairs int) {
 	senders.Wait()
 }
 
-// pair sends an attack, and the same on what is not there.
+// pair sends an attack, and the same attack on an absent resource.
 func (r *attackRun) pair(as *attackedAs, a guardattack.Attack) {
 	got, ok := r.send(as, a)
 	if !ok {
@@ -176,7 +176,7 @@ func (r *attackRun) pair(as *attackedAs, a guardattack.Attack) {
 	}
 	r.check(as, a, got)
 	if a.Victim != "" && as.tokens[a.Victim] {
-		a.Victim += "m" // whoever may know the id may still not know the content
+		a.Victim += "m" // a permitted id does not imply permitted content
 	}
 	b := a.OnAbsent()
 	if a.Victim == "" || as.tokens[a.Victim] || b.String() == a.String() {
@@ -191,7 +191,7 @@ func (r *attackRun) pair(as *attackedAs, a guardattack.Attack) {
 		if hasSucceeded(absent) {
 			return // the versions differ
 		}
-		if got, ok = r.send(as, a); !ok { // what comes after it has been done
+		if got, ok = r.send(as, a); !ok { // the following change was applied
 			return
 		}
 	}
@@ -200,14 +200,14 @@ func (r *attackRun) pair(as *attackedAs, a guardattack.Attack) {
 	}
 }
 
-// hasSucceeded reports whether a write, or one of a batch, has.
+// hasSucceeded reports whether a write, or a write within a batch, has succeeded.
 func hasSucceeded(a answer) bool {
 	return a.status < 300 && (!bytes.Contains(a.body, []byte(`"batch-response"`)) || bytes.Contains(a.body, []byte(`"status":"2`)))
 }
 
-// check looks for what must not be in an answer.
+// check checks a response for data that must not be in it.
 func (r *attackRun) check(as *attackedAs, a guardattack.Attack, got answer) {
-	byServer := as.writes && bytes.Contains(got.body, []byte("The FHIR server could not answer")) // at what is no FHIR
+	byServer := as.writes && bytes.Contains(got.body, []byte("The FHIR server could not answer")) // for requests that are not FHIR
 	if got.status > http.StatusInternalServerError || got.status == http.StatusInternalServerError && !byServer {
 		r.fault(as, a, fmt.Sprintf("answered with %d", got.status), string(got.body))
 	}
@@ -218,7 +218,7 @@ func (r *attackRun) check(as *attackedAs, a guardattack.Attack, got answer) {
 	named := guardattack.Tokens([]byte(asked))
 	text := textOf(got)
 	shown := resourcesIn(got.body)
-	if as.writes && len(as.allowed) > 0 { // what is shown has what the writer has put there
+	if as.writes && len(as.allowed) > 0 { // resources in the response contain text of the writer
 		text = textOf(answer{header: got.header, body: withoutResources(got.body)})
 	}
 	for token := range guardattack.Tokens([]byte(text)) {
@@ -241,7 +241,7 @@ func (r *attackRun) check(as *attackedAs, a guardattack.Attack, got answer) {
 	}
 }
 
-// versions are all resources with their versions.
+// versions returns all resources with their versions.
 func (o *guardOracle) versions(t *testing.T, types []string) map[string]string {
 	t.Helper()
 	versions := map[string]string{}

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// guardTest is what the tests of the guard share.
+// guardTest contains the data that the tests of the guard share.
 type guardTest struct {
 	*guarded
 	world  *guardattack.World
@@ -20,7 +20,7 @@ type guardTest struct {
 	capabilities map[string]guardattack.Capabilities
 }
 
-// The guard before HAPI, with the records of eight patients.
+// The guard protects the records of eight patients in HAPI.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	g := &guardTest{world: guardattack.NewWorld("abcdefgh")}
@@ -45,7 +45,7 @@ func TestGuard(t *testing.T) {
 	t.Run("writes", g.testWrites)
 }
 
-// searchPage is what the tests read of a page.
+// searchPage is a page of search results.
 type searchPage struct {
 	Total *int
 	Link  []struct{ Relation, URL string }
@@ -56,7 +56,7 @@ type searchPage struct {
 	}
 }
 
-// next is the link to the next page; empty on the last.
+// next returns the link to the next page; "" on the last page.
 func (p searchPage) next() string {
 	for _, l := range p.Link {
 		if l.Relation == "next" {
@@ -66,7 +66,7 @@ func (p searchPage) next() string {
 	return ""
 }
 
-// pages reads all pages of a search: the matches in their order, what is included, and the totals told.
+// pages reads all pages of a search: the matches in order, the included resources, and the totals.
 func (g *guarded) pages(t *testing.T, who guardHolder, search string) (matches, included []string, totals []int) {
 	t.Helper()
 	for address, n := search, 0; address != ""; n++ {
@@ -90,11 +90,11 @@ func (g *guarded) pages(t *testing.T, who guardHolder, search string) (matches, 
 	return matches, included, totals
 }
 
-// unsearched are types of which a search finds less than may be read: what is about a patient's records is found by no
-// parameter of the compartment.
+// unsearched are types whose search finds less than may be read, because no parameter of the compartment finds
+// resources about the patient's records.
 var unsearched = []string{"Binary", "Bundle", "Provenance"}
 
-// What should come out does: all that the oracle has, each once, and the totals are right.
+// All resources that the oracle permits are returned once each, with correct totals.
 func (g *guardTest) testComplete(t *testing.T) {
 	for _, p := range readers(g.world) {
 		t.Run(p.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func (g *guardTest) testComplete(t *testing.T) {
 	}
 }
 
-// checkComplete checks that a search finds just this. Where nothing is wanted, it may be refused.
+// checkComplete checks that a search finds exactly the wanted resources. A search without wanted resources may be denied.
 func (g *guardTest) checkComplete(t *testing.T, p guardPrincipal, search string, want references) {
 	t.Helper()
 	if len(want) == 0 {

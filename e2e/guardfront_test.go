@@ -21,13 +21,13 @@ type serverFront struct {
 	fhirAPI
 	requests atomic.Int64
 
-	// changes the request so that HAPI puts another base URL into links; nil: the one in the X-Forwarded headers
+	// naming changes the request so that HAPI puts another base URL into links; nil: that of the X-Forwarded headers
 	naming func(r *http.Request)
-	// runs before HAPI; returns true if it has sent the response
+	// before runs before HAPI; it returns true if it has sent the response
 	before func(w http.ResponseWriter, r *http.Request) bool
-	// replaces a JSON response body; nil: unchanged
+	// body replaces a JSON response body; nil: unchanged
 	body func(r *http.Request, body []byte) []byte
-	// compresses response bodies, regardless of Accept-Encoding
+	// compress compresses response bodies, regardless of Accept-Encoding
 	compress bool
 }
 
@@ -87,8 +87,8 @@ func frontOf(t *testing.T, server fhirAPI) *serverFront {
 }
 
 // readBody reads the whole body before the request is forwarded. Go's HTTP/1 server closes a request's body once the
-// response begins. If a fast server responds while the transport still looks for the end of the body, the transport then
-// gives up the connection, and the response is cut off.
+// response begins. If a fast server responds while the transport has not reached the end of the body, the transport
+// closes the connection, and the response is truncated.
 func readBody(r *http.Request) error {
 	body, err := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))

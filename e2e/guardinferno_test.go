@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The cases of Inferno's (g)(10) and US Core test kits that touch the resource server, by their names.
+// The guard passes those cases of Inferno's (g)(10) and US Core test kits that concern the resource server, by their names.
 func (g *guardTest) testInferno(t *testing.T) {
 	first := g.world.Patients[0]
 	id := g.world.Find(first, "Patient.self").ID
@@ -67,8 +67,8 @@ var usCoreGranular = []struct {
 	}},
 }
 
-// testGranular checks what US Core's test kit does: a search finds what the search without scopes finds, cut down to the
-// granted categories; of the rest nothing is read.
+// testGranular makes the checks of US Core's test kit: a search finds the results of the search without scopes,
+// filtered by the granted categories; other resources cannot be read.
 func (g *guardTest) testGranular(t *testing.T, group struct {
 	name   string
 	scopes map[string][]string
@@ -110,7 +110,7 @@ func (g *guardTest) testGranular(t *testing.T, group struct {
 	}
 }
 
-// testRevoked revokes a token of the gateway's own, after which the API answers 401.
+// testRevoked revokes a token of the gateway, after which the API returns 401.
 func (g *guardTest) testRevoked(t *testing.T) {
 	token := g.gateway.userToken(t, "openid", "fhirUser", "user/*.rs").AccessToken
 	ask := func() answer {

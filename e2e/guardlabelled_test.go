@@ -40,8 +40,8 @@ DELETE {type}/{id}/_history/1
 POST 	{"resourceType":"Bundle","type":"batch","entry":[{"request":{"method":"GET","url":"{type}/{id}/_history/1"}},{"request":{"method":"GET","url":"{type}/{id}/_history"}},{"request":{"method":"GET","url":"{type}/{id}"}},{"request":{"method":"GET","url":"{type}/{id}/_history/2"}},{"request":{"method":"HEAD","url":"{type}/{id}/_history/1"}}]}
 POST 	{"resourceType":"Bundle","type":"transaction","entry":[{"request":{"method":"GET","url":"{type}/{id}/_history/1"}}]}`
 
-// TestGuardLabelledLater checks that a label denies the versions before it too, also after the record is deleted: responses
-// are equal to those for an absent record.
+// TestGuardLabelledLater checks that a label also denies earlier versions, even after the record is deleted:
+// responses are equal to those for an absent record.
 func TestGuardLabelledLater(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)

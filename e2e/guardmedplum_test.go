@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// The guard before Medplum's router, with the same records and by the same oracle as before HAPI.
+// The guard protects Medplum's router with the same records and oracle as HAPI.
 func TestGuardMedplum(t *testing.T) {
 	t.Parallel()
 	b, err := startBackend("backend-guard")
@@ -35,7 +35,7 @@ func TestGuardMedplum(t *testing.T) {
 	t.Run("writes", g.testMedplumWrites)
 }
 
-// testMedplumHistory checks that of a record that was another's, and is the patient's now, only the new version is seen.
+// testMedplumHistory checks that for a record that has moved from another patient to this one, only the new version is visible.
 func (g *guardTest) testMedplumHistory(t *testing.T) {
 	own, other := g.world.Patient('a'), g.world.Patient('b')
 	who := readers(g.world)[0].holder
@@ -72,7 +72,7 @@ func (g *guardTest) testMedplumHistory(t *testing.T) {
 	}
 }
 
-// testMedplumLacks is over what Medplum's router does not do by itself (docs/evidence/guard.md), and what comes of it.
+// testMedplumLacks checks the effects of features that Medplum's router lacks (docs/evidence/guard.md).
 func (g *guardTest) testMedplumLacks(t *testing.T) {
 	who := readers(g.world)[0].holder
 	pulse, self := g.world.Find('a', "Observation.pulse"), g.world.Find('a', "Patient.self")
@@ -102,10 +102,10 @@ func (g *guardTest) testMedplumLacks(t *testing.T) {
 	}
 }
 
-// outlined is an answer as its status and its number of resources.
+// outlined returns the status and the number of resources of a response.
 func outlined(a answer) string { return fmt.Sprint(a.status, len(resourcesIn(a.body))) }
 
-// testMedplumWrites checks that what is written stays the patient's, and that its version is held.
+// testMedplumWrites checks that written records stay the patient's, and that If-Match is respected.
 func (g *guardTest) testMedplumWrites(t *testing.T) {
 	own, other := g.world.Patient('a'), g.world.Patient('b')
 	who := guardHolder{scope: "patient/*.cruds", patient: strings.TrimPrefix(own, "Patient/")}
@@ -150,7 +150,7 @@ func (g *guardTest) testMedplumWrites(t *testing.T) {
 	}
 }
 
-// capabilitiesOfR4 are the search parameters that R4 has, for a server without a CapabilityStatement.
+// capabilitiesOfR4 returns the search parameters of R4, for a server without a CapabilityStatement.
 func capabilitiesOfR4(types []string) map[string]guardattack.Capabilities {
 	byType := map[string]guardattack.Capabilities{}
 	for _, resourceType := range types {

@@ -31,8 +31,8 @@ const noteRecords = `
 	DocumentReference {n4} "status":"current","category":[{"coding":[{"system":"http://c","code":"psychotherapy"}]}],"subject":{"reference":"Patient/{patient}"},"content":[{"attachment":{"contentType":"text/plain","url":"Binary/{psychotherapy}"}}]
 	DocumentReference {n5} "status":"current",` + clinicalNote + `,"subject":{"reference":"Patient/{patient}"},"content":[{"attachment":{"contentType":"application/pdf","url":"Binary/{big}"}}]`
 
-// TestGuardNotes checks that a Binary without a securityContext is covered like the DocumentReference that names it, and
-// that 100 MB are streamed.
+// TestGuardNotes checks that a Binary without a securityContext is treated like the DocumentReference that references
+// it, and that 100 MB are streamed.
 func TestGuardNotes(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)

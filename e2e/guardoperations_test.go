@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// $everything has what HAPI finds, as far as the scopes cover it, on as many pages as the app wants.
+// $everything returns HAPI's resources as far as the scopes cover them, on as many pages as the app requests.
 func (g *guardTest) testEverything(t *testing.T) {
 	patient, other := g.world.Patient(g.world.Patients[0]), g.world.Patient(g.world.Patients[1])
 	answered := 0
@@ -31,7 +31,7 @@ func (g *guardTest) testEverything(t *testing.T) {
 			for _, reference := range slices.Concat(matches, included) {
 				got[reference] = true
 			}
-			if strings.Contains(query, "_count=20") { // what names them may be on another page
+			if strings.Contains(query, "_count=20") { // resources that reference them may be on another page
 				maps.DeleteFunc(want, isEverybodys)
 				maps.DeleteFunc(got, func(reference string, is bool) bool { return allowed[reference] && isEverybodys(reference, is) })
 			}
@@ -46,7 +46,7 @@ func (g *guardTest) testEverything(t *testing.T) {
 	g.testEverythingPages(t, patient)
 }
 
-// bothPermissions are the grants that let resources be read and searched, which an operation's answer takes.
+// bothPermissions returns the grants with both read and search permission, which the response of an operation requires.
 func bothPermissions(grants []guardGrant) []guardGrant {
 	return slices.DeleteFunc(slices.Clone(grants), func(g guardGrant) bool {
 		return !strings.Contains(g.permissions, "r") || !strings.Contains(g.permissions, "s")
@@ -58,7 +58,7 @@ func isEverybodys(reference string, _ bool) bool {
 	return slices.Contains(everybodys, resourceType)
 }
 
-// everything is what HAPI finds by the same request.
+// everything returns the resources that HAPI returns for the same request.
 func (g *guardTest) everything(t *testing.T, path string) references {
 	t.Helper()
 	if found, ok := g.oracle.found[path]; ok {
@@ -77,7 +77,7 @@ func (g *guardTest) everything(t *testing.T, path string) references {
 	return found
 }
 
-// checkHidden checks that what a path names is answered like what is not there, or not at all.
+// checkHidden checks that the resource of a path gets the response of an absent one, or an error.
 func (g *guardTest) checkHidden(t *testing.T, p guardPrincipal, path string) {
 	t.Helper()
 	a := g.send(t, p.holder, http.MethodGet, path, "")
@@ -86,7 +86,7 @@ func (g *guardTest) checkHidden(t *testing.T, p guardPrincipal, path string) {
 	}
 }
 
-// testEverythingPages checks that a further page is for its token alone, and so is each way to ask.
+// testEverythingPages checks that a page is only for its token, for each form of the request.
 func (g *guardTest) testEverythingPages(t *testing.T, patient string) {
 	all := readers(g.world)
 	var page searchPage
@@ -104,7 +104,7 @@ func (g *guardTest) testEverythingPages(t *testing.T, patient string) {
 	}
 }
 
-// Exports are for system scopes, hold the types that these name, and belong to the token that began them.
+// Exports require system scopes, contain the types of these scopes, and belong to the token that started them.
 func (g *guardTest) testExport(t *testing.T) {
 	group := g.world.Find(g.world.Patients[0], "Group.alone").Reference()
 	asynchronous := []string{"Prefer", "respond-async"}
@@ -149,7 +149,7 @@ func (g *guardTest) testExport(t *testing.T) {
 	}
 }
 
-// writingPrincipals are the writers of [writers], as principals.
+// writingPrincipals returns the principals of [writers].
 func (g *guardTest) writingPrincipals() []guardPrincipal {
 	var all []guardPrincipal
 	for _, w := range writers(g.world) {
@@ -158,7 +158,7 @@ func (g *guardTest) writingPrincipals() []guardPrincipal {
 	return all
 }
 
-// checkExport follows an export to its end, and compares its files with what HAPI has.
+// checkExport waits for an export, and compares its files with HAPI's resources.
 func (g *guardTest) checkExport(t *testing.T, who guardHolder, status string, types []string) {
 	t.Helper()
 	g.checkForeign(t, who, status)
@@ -187,7 +187,7 @@ func (g *guardTest) checkExport(t *testing.T, who guardHolder, status string, ty
 	if names := slices.Sorted(maps.Keys(exported)); !slices.Equal(names, types) {
 		t.Errorf("files of %s, want %s", names, types)
 	}
-	if strings.Contains(end.Request, "Patient/") { // those that are no patient's are left out
+	if strings.Contains(end.Request, "Patient/") { // resources without a patient are left out
 		maps.DeleteFunc(want, func(reference string, _ bool) bool {
 			return !got[reference] && !strings.HasPrefix(reference, "Patient/")
 		})
@@ -217,7 +217,7 @@ func (g *guardTest) exportEnd(t *testing.T, who guardHolder, status string) answ
 	}
 }
 
-// checkForeign checks that a sealed link is ours, and that for other tokens it is not there.
+// checkForeign checks that a sealed link points to the gateway, and does not exist for other tokens.
 func (g *guardTest) checkForeign(t *testing.T, who guardHolder, link string) {
 	t.Helper()
 	if !strings.HasPrefix(link, g.base+"/_") {
@@ -233,8 +233,8 @@ func (g *guardTest) checkForeign(t *testing.T, who guardHolder, link string) {
 	}
 }
 
-// checkBinaries checks that the files, which HAPI keeps as Binaries, are nobody's under bound scopes, and that HAPI's own
-// link to a job is refused.
+// checkBinaries checks that the files, which HAPI stores as Binaries, are hidden under bound scopes, and that HAPI's
+// own link to a job is rejected.
 func (g *guardTest) checkBinaries(t *testing.T) {
 	t.Helper()
 	files := 0

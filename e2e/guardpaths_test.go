@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// spellings is in how many spellings paths are sent.
+// spellings is the number of path variants to send.
 const spellings = 2000
 
-// A path that the guard lets pass is read by HAPI as the guard has read it: with a token for everything, the answer is
-// that of HAPI itself; with one of a patient's, it holds nothing of others.
+// HAPI interprets every path that the guard forwards in the same way as the guard: with a token for everything, the
+// response is that of HAPI itself; with a patient's token, it contains no data of others.
 func (g *guardTest) testPaths(t *testing.T) {
 	first, other := g.world.Patients[0], g.world.Patients[1]
 	doctor := g.world.Find(first, "Practitioner.doctor").Reference()
@@ -48,7 +48,7 @@ func (g *guardTest) testPaths(t *testing.T) {
 	t.Logf("answers: %v", answered)
 }
 
-// checkSpelling compares the gateway's answer with HAPI's own.
+// checkSpelling compares the gateway's response with HAPI's own.
 func checkSpelling(t *testing.T, path string, got, direct answer, whole bool, as *attackedAs) {
 	t.Helper()
 	if got.status >= http.StatusInternalServerError {
@@ -68,7 +68,7 @@ func checkSpelling(t *testing.T, path string, got, direct answer, whole bool, as
 	}
 }
 
-// respelled is a path in another spelling, by one or two changes.
+// respelled returns a path with one or two random changes.
 func respelled(random *rand.Rand, path string) string {
 	for range 1 + random.IntN(5)/4 {
 		at := random.IntN(len(path) + 1)
@@ -92,7 +92,7 @@ func respelled(random *rand.Rand, path string) string {
 	return path
 }
 
-// raw sends a path as it is, which net/http would not.
+// raw sends a path unchanged, which net/http would not do.
 func (g *guarded) raw(t *testing.T, base, path, token string) answer {
 	t.Helper()
 	u, err := url.Parse(base)
@@ -118,7 +118,7 @@ func (g *guarded) raw(t *testing.T, base, path, token string) answer {
 	}
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
-		return answer{} // refused without an answer
+		return answer{} // rejected without a response
 	}
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)

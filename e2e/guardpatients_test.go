@@ -45,7 +45,7 @@ const (
 // pairedRule is a deny rule, and the denied records of the first and of the second world.
 type pairedRule struct {
 	name, rule    string
-	holders       string // who sends reads and writes besides exports, by names of holdersOf
+	holders       string // token holders for reads and writes besides exports, by names of holdersOf
 	before, after string // denied records of the first and the second world, as templates
 }
 

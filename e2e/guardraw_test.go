@@ -66,8 +66,8 @@ func (g *guarded) http1(t *testing.T, who guardHolder, line string) (answer, err
 	return strictAnswer(method, raw)
 }
 
-// strictAnswer parses all bytes of a connection that had one request. A wrong Content-Length, a Content-Length beside
-// Transfer-Encoding, a body where the method or status forbids it, and trailing bytes are errors.
+// strictAnswer parses all bytes of a connection with one request. A wrong Content-Length, a Content-Length together
+// with Transfer-Encoding, a body that the method or status forbids, and trailing bytes are errors.
 func strictAnswer(method string, raw []byte) (answer, error) {
 	head, rest, found := bytes.Cut(raw, []byte("\r\n\r\n"))
 	if !found {

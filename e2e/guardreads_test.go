@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// Every record of the patient, of another one, of everybody and of nobody is read: what is covered is there, and all
-// else is answered like what nobody has.
+// Records of the patient, another patient, everyone and no patient are requested: covered records are returned, and
+// all others get the response of an absent record.
 func (g *guardTest) testReads(t *testing.T) {
 	var records []guardattack.Record
 	for _, owner := range []byte{g.world.Patients[0], g.world.Patients[1], guardattack.Everybody, guardattack.Hidden} {
@@ -38,7 +38,7 @@ func (g *guardTest) testReads(t *testing.T) {
 	}
 }
 
-// A page is for the token that was given its link, and a page of the server's own is for nobody.
+// A page is only for the token that received its link, and a page of the server itself is for no token.
 func (g *guardTest) testPages(t *testing.T) {
 	all := readers(g.world)
 	own := all[0].holder
@@ -64,7 +64,7 @@ func (g *guardTest) testPages(t *testing.T) {
 	}
 }
 
-// No answer depends on others' data: it stays as it is when they have more, and less.
+// No response depends on other patients' data: it stays the same when these have more or fewer records.
 func (g *guardTest) testUnmoved(t *testing.T) {
 	attackers := g.attackers(t, readers(g.world)[:11])
 	type asked struct {
@@ -93,7 +93,7 @@ func (g *guardTest) testUnmoved(t *testing.T) {
 	}
 }
 
-// unordered is an answer to compare. A search without an order may be answered in any.
+// unordered returns a response for comparison, ignoring the order of unsorted search results.
 func unordered(a answer) string {
 	shown := references{}
 	for _, r := range resourcesIn(a.body) {
@@ -105,7 +105,7 @@ func unordered(a answer) string {
 	return toCompare(answer{status: a.status, header: a.header}, "zqy9999") + shown.String()
 }
 
-// othersRecords are more records of all patients but the first.
+// othersRecords returns more records of all patients except the first.
 func (g *guardTest) othersRecords() []guardattack.Record {
 	var more []guardattack.Record
 	for _, owner := range []byte(g.world.Patients[2:4]) {

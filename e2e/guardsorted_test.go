@@ -8,15 +8,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// HAPI orders ties anew with each search. Pages hold each record once in spite of it: 40 on two dates, of which some are
-// the patient's as subject, some as performer and some as both.
+// Pages contain each record once, although HAPI orders ties differently for each search: 40 records on two dates,
+// with the patient as subject, performer or both.
 func TestGuardSorted(t *testing.T) {
 	t.Parallel()
 	h := ownHAPI(t, "hapi-sorted")
 	records := []guardattack.Record{
 		{Type: "Patient", ID: "p", JSON: `{"resourceType":"Patient","id":"p"}`}, {Type: "Patient", ID: "q", JSON: `{"resourceType":"Patient","id":"q"}`},
 	}
-	second := []string{`,{"coding":[{"system":"http://c","code":"c2"}]}`, "", ""} // by which HAPI sorts a record twice
+	second := []string{`,{"coding":[{"system":"http://c","code":"c2"}]}`, "", ""} // HAPI sorts a record with two categories twice
 	var own, subject []string
 	for i := range 50 {
 		of := [][2]string{{"p", "q"}, {"p", "p"}, {"p", "q"}, {"q", "p"}, {"q", "q"}}[i%5]
@@ -34,7 +34,7 @@ func TestGuardSorted(t *testing.T) {
 	}
 	h.load(t, records)
 	g := guardOf(t, "sorted", h.fhirAPI)
-	for _, size := range []int{14, 15, 30} { // of which HAPI's pages have no link to the next one
+	for _, size := range []int{14, 15, 30} { // page sizes for which HAPI's pages have no next link
 		search := fmt.Sprintf("Observation?patient=p&_sort=-category,_id&_count=%d", size)
 		if got, _, _ := g.pages(t, guardHolder{"patient/*.rs", "p", ""}, search); len(got) != len(subject) {
 			t.Errorf("%s: %d records, want %d: %v", search, len(got), len(subject), got)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// testTimes shows how long answers about others' records take, and about what is not there, each after the other. It
-// measures: that the FHIR server is asked alike is what TestAsksAlike of package enforce requires.
+// testTimes logs the response times for other patients' records and for absent records, alternating between them. It
+// only measures: TestAsksAlike of package enforce checks that the FHIR server gets the same requests.
 func (g *guardTest) testTimes(t *testing.T) {
 	pairs := 20
 	if *guardMore {
@@ -33,7 +33,7 @@ func (g *guardTest) testTimes(t *testing.T) {
 			r := g.world.Find(g.world.Patients[1+n%(len(g.world.Patients)-1)], test.name)
 			ids := []string{r.ID, fmt.Sprintf("zqy%04d", n)}
 			var took [2]time.Duration
-			for k := range 2 { // now this one first, now that
+			for k := range 2 { // alternate the order
 				k = (k + n) % 2
 				took[k] = g.timed(t, who, test.before+ids[k]+test.after)
 			}
@@ -47,7 +47,7 @@ func (g *guardTest) testTimes(t *testing.T) {
 	}
 }
 
-// timed is how long an answer takes.
+// timed returns the duration of a request.
 func (g *guardTest) timed(t *testing.T, who guardHolder, path string) time.Duration {
 	t.Helper()
 	began := time.Now()

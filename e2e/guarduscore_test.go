@@ -39,7 +39,7 @@ const appRecords = `
 	DocumentReference {otherNote} "status":"current","category":[{"coding":[{"system":"http://c","code":"clinical-note"}]}],"subject":{"reference":"Patient/{other}"},"content":[{"attachment":{"contentType":"text/plain","url":"Binary/x"}}]
 	Provenance {provenance} "target":[{"reference":"Observation/{lab}"}],"recorded":"2024-01-01T00:00:00Z","agent":[{"who":{"reference":"Practitioner/{doctor}"}}]`
 
-// appRequests are the most common requests of US Core apps. After the tab: the names of the records found, or 404.
+// appRequests are the most common requests of US Core apps. After the tab: the names of the expected records, or 404.
 const appRequests = `GET Patient/{patient}	patient
 GET Patient?_id={patient}	patient
 GET Patient?identifier=urn:mrn|{family}	patient

@@ -15,18 +15,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// references are resources as Type/id.
+// references is a set of resources as Type/id.
 type references map[string]bool
 
-// guardOracle knows what HAPI itself says belongs to whom.
+// guardOracle determines the patients of resources by HAPI's own searches.
 type guardOracle struct {
 	server fhirAPI
-	texts  map[string]string // all resources of HAPI's, by reference
+	texts  map[string]string // all resources of HAPI, by reference
 	own    map[string]references
-	found  map[string]references // by searches
+	found  map[string]references // by search
 }
 
-// load stores records, a few hundred at once.
+// load stores records in transactions of a few hundred.
 func (h fhirAPI) load(t *testing.T, records []guardattack.Record) {
 	t.Helper()
 	for part := range slices.Chunk(records, 200) {
@@ -38,7 +38,7 @@ func (h fhirAPI) load(t *testing.T, records []guardattack.Record) {
 	}
 }
 
-// newGuardOracle asks HAPI for everything, once.
+// newGuardOracle reads all resources of HAPI once.
 func newGuardOracle(t *testing.T, server fhirAPI, types []string) *guardOracle {
 	t.Helper()
 	o := &guardOracle{server: server, texts: map[string]string{}, own: map[string]references{}, found: map[string]references{}}
@@ -48,7 +48,7 @@ func newGuardOracle(t *testing.T, server fhirAPI, types []string) *guardOracle {
 	return o
 }
 
-// all are the resources that a search finds, on all its pages, by reference.
+// all returns the resources that a search finds, on all its pages, by reference.
 func (h fhirAPI) all(t *testing.T, search string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -75,7 +75,7 @@ func (h fhirAPI) all(t *testing.T, search string) map[string]string {
 	return found
 }
 
-// referenceOf is the Type/id of a resource.
+// referenceOf returns the Type/id of a resource.
 func referenceOf(text []byte) string {
 	var r struct{ ResourceType, ID string }
 	if json.Unmarshal(text, &r) != nil {
@@ -84,7 +84,7 @@ func referenceOf(text []byte) string {
 	return r.ResourceType + "/" + r.ID
 }
 
-// search is what HAPI finds. It is asked once for each search.
+// search returns the results of a search in HAPI. Each search is sent once.
 func (o *guardOracle) search(t *testing.T, search string) references {
 	t.Helper()
 	found, ok := o.found[search]
@@ -98,14 +98,14 @@ func (o *guardOracle) search(t *testing.T, search string) references {
 	return found
 }
 
-// everybodys are the types that belong to no patient, and to all (docs/reference/resources.md).
+// everybodys are the types that belong to no patient and are shared (docs/reference/resources.md).
 var everybodys = []string{
 	"Organization", "Practitioner", "PractitionerRole", "Location", "HealthcareService", "Endpoint", "Medication", "Substance",
 	"Questionnaire",
 }
 
-// ofPatient is what belongs to a patient by what HAPI says: what the parameters of the compartment find, and the types
-// that are shared.
+// ofPatient returns the resources of a patient according to HAPI: those that the compartment's parameters find, and
+// the shared types.
 func (o *guardOracle) ofPatient(t *testing.T, id string) references {
 	t.Helper()
 	if own, ok := o.own[id]; ok {
@@ -134,8 +134,8 @@ func (o *guardOracle) ofPatient(t *testing.T, id string) references {
 	return own
 }
 
-// isAlone reports whether a resource of those that may not name another patient names none: a Group by its members, any
-// resource by what it contains.
+// isAlone reports whether a resource that must not reference another patient references none: a Group by its members,
+// other resources by their contained resources.
 func (o *guardOracle) isAlone(reference, id string) bool {
 	text := o.texts[reference]
 	if !strings.HasPrefix(reference, "Group/") {
@@ -149,8 +149,8 @@ func (o *guardOracle) isAlone(reference, id string) bool {
 	return !strings.Contains(strings.ReplaceAll(text, `"Patient/`+id+`"`, ""), `"Patient/`)
 }
 
-// addDependent adds what belongs to a patient because what it names does: Binary by its security context, Provenance by
-// all its targets, of which one is the patient's own, a document by its one Composition.
+// addDependent adds resources that belong to a patient because of their references: Binary by its security context,
+// Provenance by all its targets, one of which is the patient's, and a document by its Composition.
 func (o *guardOracle) addDependent(own references, id string) {
 	for reference, text := range o.texts {
 		var r struct {
@@ -181,16 +181,16 @@ func (o *guardOracle) addDependent(own references, id string) {
 	}
 }
 
-// guardGrant is a scope as the oracle takes it.
+// guardGrant is a scope in the form that the oracle uses.
 type guardGrant struct {
-	types       []string // none: all
+	types       []string // empty: all
 	permissions string
-	patient     string // the id; empty if the scope is about all records
-	constraint  string // a search's query; empty if none
-	only        string // the one reference that it is about; empty if not
+	patient     string // id of the patient; "" if the scope covers all records
+	constraint  string // query of a search; "" without a constraint
+	only        string // the only reference that the grant covers; "" for all
 }
 
-// allowed are the resources on which one of the grants gives one of the permissions.
+// allowed returns the resources for which a grant has one of the permissions.
 func (o *guardOracle) allowed(t *testing.T, grants []guardGrant, permissions string) references {
 	t.Helper()
 	all := references{}
@@ -221,17 +221,17 @@ func (o *guardOracle) covers(t *testing.T, g guardGrant, reference string) bool 
 	return g.constraint == "" || o.search(t, resourceType+"?"+g.constraint)[reference]
 }
 
-// ids are references sorted, one a line, for messages.
+// String returns the references, sorted, for messages.
 func (r references) String() string { return strings.Join(slices.Sorted(maps.Keys(r)), " ") }
 
-// without are the references that are not among others.
+// without returns the references that are not in others.
 func (r references) without(others references) references {
 	left := maps.Clone(r)
 	maps.DeleteFunc(left, func(reference string, _ bool) bool { return others[reference] })
 	return left
 }
 
-// queryOf makes a query of names and values.
+// queryOf returns a query of names and values.
 func queryOf(namesAndValues ...string) string {
 	var parts []string
 	for i := 0; i < len(namesAndValues); i += 2 {

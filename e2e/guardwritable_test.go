@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// testWritable writes what a writer may write, in all ways that there are.
+// testWritable writes all resources that a writer may write, in each possible way.
 func (g *guardTest) testWritable(t *testing.T, w guardWriter, writable references) {
 	if w.grants[0].constraint != "" {
 		g.testConstrained(t, w)
@@ -85,7 +85,7 @@ func (g *guardTest) testWaysToWrite(t *testing.T, w guardWriter) {
 	}
 }
 
-// testConstrained writes what has the category of a scope, and tries to write what has not, or would no longer have.
+// testConstrained writes resources within a scope's category, and tries to write resources outside of it or to move resources out of it.
 func (g *guardTest) testConstrained(t *testing.T, w guardWriter) {
 	find := func(name string) guardattack.Record { return g.world.Find(w.letter, name) }
 	glucose, both, smoking := find("Observation.glucose"), find("Observation.both"), find("Observation.smoking")
@@ -118,8 +118,8 @@ func (g *guardTest) testConstrained(t *testing.T, w guardWriter) {
 	}
 }
 
-// withoutReferences is the record without what it refers to beside its patient: who writes Observations alone cannot
-// refer to the specimen.
+// withoutReferences returns the record without references to resources other than its patient, because a writer of
+// only Observations cannot reference a specimen.
 func withoutReferences(text string) string {
 	before, _, ok := strings.Cut(text, `,"specimen":`)
 	if !ok {

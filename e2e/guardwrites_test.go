@@ -17,14 +17,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 
-// guardWriter is a holder who may write, each about a patient of the own.
+// guardWriter is a holder who may write, each for a different patient.
 type guardWriter struct {
 	guardPrincipal
 	letter   byte
-	readable bool // by any of the scopes
+	readable bool // whether any scope permits reading
 }
 
-// writers are holders of all kinds of scopes that let something be changed.
+// writers returns holders of all kinds of scopes that permit a write.
 func writers(w *guardattack.World) []guardWriter {
 	writer := func(name, scope string, letter byte, grants ...guardGrant) guardWriter {
 		id := w.Find(letter, "Patient.self").ID
@@ -49,7 +49,7 @@ func writers(w *guardattack.World) []guardWriter {
 	}
 }
 
-// testWrites has each writer write what may be written, and then attack. HAPI tells what was changed.
+// testWrites lets each writer make permitted writes and then attack. HAPI's history shows the changes.
 func (g *guardTest) testWrites(t *testing.T) {
 	for i, w := range writers(g.world) {
 		t.Run(w.name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func (g *guardTest) testWrites(t *testing.T) {
 	}
 }
 
-// attackByWrites draws attacks, each followed by the same on what is not there.
+// attackByWrites generates attacks, each followed by the same attack on an absent resource.
 func (g *guardTest) attackByWrites(t *testing.T, w guardWriter, seed uint64) {
 	attacks := 900
 	if *guardMore {
@@ -97,10 +97,10 @@ func (g *guardTest) attackByWrites(t *testing.T, w guardWriter, seed uint64) {
 	}
 }
 
-// writtenVersion is a version of a resource that HAPI stored; without text if that was deleted.
+// writtenVersion is a version of a resource that HAPI stored; the text is empty if it was deleted.
 type writtenVersion struct{ reference, id, text string }
 
-// changesOf runs what a writer does, checks each version that HAPI has stored meanwhile, and returns how many there are.
+// changesOf runs the actions of a writer, checks each version that HAPI has stored in the meantime, and returns their number.
 func (g *guardTest) changesOf(t *testing.T, w guardWriter, do func(writable references)) int {
 	t.Helper()
 	g.oracle = newGuardOracle(t, g.server, g.world.Types())
@@ -130,7 +130,7 @@ func (g *guardTest) changesOf(t *testing.T, w guardWriter, do func(writable refe
 	return len(versions)
 }
 
-// inOthers are the records in all other patients' compartments as HAPI has them, with their versions.
+// inOthers returns the records in all other patients' compartments according to HAPI, with their versions.
 func (g *guardTest) inOthers(t *testing.T, letter byte) map[string]string {
 	t.Helper()
 	var others []string
@@ -155,14 +155,14 @@ func (g *guardTest) inOthers(t *testing.T, letter byte) map[string]string {
 	return found
 }
 
-// lastVersion is the last change that HAPI knows of.
+// lastVersion returns the latest change in HAPI's history.
 func (g *guardTest) lastVersion(t *testing.T) writtenVersion {
 	t.Helper()
 	versions, _ := g.historyPage(t, g.server.base+"/_history?_count=1")
 	return versions[0]
 }
 
-// versionsSince are the changes after one, the last first.
+// versionsSince returns the changes after a version, the latest first.
 func (g *guardTest) versionsSince(t *testing.T, last writtenVersion) []writtenVersion {
 	t.Helper()
 	var all []writtenVersion
@@ -177,7 +177,7 @@ func (g *guardTest) versionsSince(t *testing.T, last writtenVersion) []writtenVe
 	return all
 }
 
-// historyPage are the changes on a page of HAPI's history, and the address of the next.
+// historyPage returns the changes on a page of HAPI's history, and the URL of the next page.
 func (g *guardTest) historyPage(t *testing.T, address string) ([]writtenVersion, string) {
 	t.Helper()
 	var page struct {
@@ -207,8 +207,8 @@ func (g *guardTest) historyPage(t *testing.T, address string) ([]writtenVersion,
 	return versions, next
 }
 
-// checkVersion checks a version that a writer caused: it refers to nothing of others that the version before did not
-// refer to, but for types that are nobody's, and matches the scope's constraint before and after.
+// checkVersion checks a version that a writer caused: it adds no references to other patients' resources, except to
+// types without a patient, and matches the scope's constraint before and after.
 func (g *guardTest) checkVersion(t *testing.T, w guardWriter, v writtenVersion, before string) {
 	t.Helper()
 	old, own := referencesIn(t, before), g.oracle.ofPatient(t, w.patientID())
@@ -233,7 +233,7 @@ func (g *guardTest) checkVersion(t *testing.T, w guardWriter, v writtenVersion, 
 	}
 }
 
-// referencesIn are the literal references in a resource.
+// referencesIn returns the literal references in a resource.
 func referencesIn(t *testing.T, text string) references {
 	t.Helper()
 	found := references{}
@@ -285,12 +285,12 @@ func hasCoding(t *testing.T, text, element, systemAndCode string) bool {
 	return false
 }
 
-// identified is a search for the record that has an identifier.
+// identified returns the search for the record with an identifier.
 func identified(value string) string {
 	return "identifier=" + url.QueryEscape("http://zq.example/ids|"+value)
 }
 
-// tagged is a resource with a language, which is what harmless changes change.
+// tagged returns a resource with a language, the element that harmless changes set.
 func tagged(text, language string) string {
 	return strings.Replace(text, `"meta":{`, fmt.Sprintf(`"language":%q,"meta":{`, language), 1)
 }

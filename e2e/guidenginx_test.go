@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// nginxAround is the configuration around a server block, as in Debian's nginx.conf, with the files of a test.
+// nginxAround is the configuration around a server block, as in Debian's nginx.conf, with the test's files.
 const nginxAround = `daemon off;
 user root;
 pid FOLDER/nginx.pid;
@@ -61,7 +61,7 @@ func TestGuideNginx(t *testing.T) {
 	}
 }
 
-// nginxFolder is a folder with a certificate for localhost.
+// nginxFolder returns a folder with a certificate for localhost.
 func nginxFolder(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -71,7 +71,7 @@ func nginxFolder(t *testing.T) string {
 	return folder
 }
 
-// withAlice writes a Caddyfile to a folder, with more global options, and with the example's alice and demo-app in its block fhir.
+// withAlice writes a Caddyfile to a folder, with more global options, and with the example's alice and demo-app in its fhir block.
 func withAlice(t *testing.T, folder, caddyfile, options string) string {
 	t.Helper()
 	example, err := os.ReadFile("../Caddyfile.example")

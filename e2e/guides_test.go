@@ -19,7 +19,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// guide is a page in docs, or a section of a page, with the addresses of a test.
+// guide is a page in docs, or a section of a page, with the addresses of the test.
 type guide struct{ page, text string }
 
 // readGuide reads a page and replaces pairs of old and new text.
@@ -50,7 +50,7 @@ func (g guide) section(t *testing.T, heading string) guide {
 	return guide{g.page, section}
 }
 
-// blocks returns the code blocks of a language, joined in their order.
+// blocks returns the code blocks of a language, joined in order.
 func (g guide) blocks(language string) string { return strings.Join(g.blockList(language), "\n") }
 
 // block returns the code block of a language that contains a text.
@@ -87,8 +87,8 @@ func startGuide(t *testing.T, name, home, issuer string, environ []string, comma
 	return g
 }
 
-// TestGuideHAPI runs docs/start/hapi.md from a clone in an empty folder to the record in the test app. The build and HAPI's image
-// are replaced by the binary and the HAPI server of the other tests, because a build takes minutes and an image needs a registry.
+// TestGuideHAPI runs docs/start/hapi.md from a clone in an empty folder to the record in the test app. The binary and HAPI
+// server of the other tests replace the build and HAPI's image, because a build takes minutes and an image needs a registry.
 func TestGuideHAPI(t *testing.T) {
 	alone(t, "the guide starts one gateway")
 	h, home, address := hapiServer(t), t.TempDir(), mustFreeAddress(t)
@@ -120,7 +120,7 @@ func TestGuideHAPI(t *testing.T) {
 	launchesAda(t, g)
 }
 
-// launchesAda follows the guide in a browser up to the statuses that the test app shows.
+// launchesAda follows the guide in a browser until the test app shows the statuses.
 func launchesAda(t *testing.T, g *gateway) {
 	t.Helper()
 	ctx := newBrowser(t)
@@ -132,7 +132,7 @@ func launchesAda(t *testing.T, g *gateway) {
 	checkStatuses(t, ctx, "record", "200", "200", "200", "200")
 }
 
-// TestGuideExpand runs the gateway of docs/guides/expand-only.md and the request on that page.
+// TestGuideExpand runs the gateway of docs/guides/expand-only.md and the page's request.
 func TestGuideExpand(t *testing.T) {
 	alone(t, "the guide starts one gateway")
 	address, file := mustFreeAddress(t), filepath.Join(t.TempDir(), "Caddyfile")
@@ -171,8 +171,8 @@ func writeText(t *testing.T, file, text string) {
 	}
 }
 
-// documentedCommand returns the first block of commands, or else the first code span, that contains a text on the pages of a folder
-// in docs, and its page.
+// documentedCommand returns the first block of commands, or otherwise the first code span, that contains a text on
+// the pages of a folder in docs, and its page.
 func documentedCommand(t *testing.T, folder, content string) (page, command string) {
 	t.Helper()
 	files, err := filepath.Glob("../docs/" + folder + "/*.md")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestGuideTry runs the commands of docs/start/try.md as they are, but at another port. Each must print the output on the page,
-// except for values that change with each run. The records are those of the example.
+// TestGuideTry runs the commands of docs/start/try.md unchanged except for the port. Each must print the output on
+// the page, except for values that change with each run. The records are those of the example.
 func TestGuideTry(t *testing.T) {
 	section := readGuide(t, "start/try").section(t, "With curl").text
 	var script, printed []string

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// hapiFolder holds the Java program, built with Maven.
+// hapiFolder contains the Java program, built with Maven.
 const hapiFolder = "hapi"
 
 // hapi is HAPI's JPA server, with a database in memory.
@@ -24,18 +24,17 @@ type hapi struct {
 	process *process
 }
 
-// fhirAPI is the API of a FHIR server, which is asked without a gateway before it.
+// fhirAPI is the API of a FHIR server, accessed without a gateway.
 type fhirAPI struct{ base string }
 
-// sharedHAPI is one server for all tests, started when the first asks for it.
+// sharedHAPI is one server for all tests, started for the first test that needs it.
 var sharedHAPI struct {
 	once   sync.Once
 	server *hapi
 	err    error
 }
 
-// hapiServer is the shared server. Each test has resources with ids of its own
-// there.
+// hapiServer returns the shared server. Each test must use its own resource ids.
 func hapiServer(t *testing.T) *hapi {
 	t.Helper()
 	needHAPI(t)
@@ -50,7 +49,7 @@ func hapiServer(t *testing.T) *hapi {
 	return sharedHAPI.server
 }
 
-// needHAPI skips the test where Java or Maven is missing. In CI both are there.
+// needHAPI skips the test if Java or Maven is missing. In CI, both are required.
 func needHAPI(t *testing.T) {
 	t.Helper()
 	for _, command := range []string{"java", "mvn"} {
@@ -64,7 +63,7 @@ func needHAPI(t *testing.T) {
 	}
 }
 
-// buildHAPI compiles the program and notes where Maven keeps its dependencies.
+// buildHAPI compiles the program and records the location of Maven's dependencies.
 var buildHAPI = sync.OnceValue(func() error {
 	build := exec.Command("mvn", "-q", "-B", "compile", "dependency:build-classpath", "-Dmdep.outputFile=target/classpath")
 	build.Dir = hapiFolder
@@ -74,7 +73,7 @@ var buildHAPI = sync.OnceValue(func() error {
 	return nil
 })
 
-// startHAPI starts the server that was built and waits until it answers.
+// startHAPI starts the built server and waits until it responds.
 func startHAPI(name string) (*hapi, error) {
 	dependencies, err := os.ReadFile(filepath.Join(hapiFolder, "target", "classpath"))
 	if err != nil {
@@ -112,7 +111,7 @@ func (h *hapi) isReady() error {
 	return err
 }
 
-// stopHAPI stops the shared server if there is one.
+// stopHAPI stops the shared server if it was started.
 func stopHAPI() {
 	sharedHAPI.once.Do(func() {})
 	if sharedHAPI.server != nil {
@@ -120,8 +119,7 @@ func stopHAPI() {
 	}
 }
 
-// send sends a request to the server itself, with name and value pairs of
-// headers.
+// send sends a request directly to the server, with name and value pairs of headers.
 func (h fhirAPI) send(t *testing.T, method, path, body string, headers ...string) answer {
 	t.Helper()
 	r := newRequest(t, method, h.base+"/"+path, body)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// bundle is what the tests read of a Bundle.
+// bundle contains the members of a Bundle that the tests use.
 type bundle struct {
 	Type string
 	Link []struct{ Relation, URL string }
@@ -28,7 +28,7 @@ func (h *hapi) put(t *testing.T, resources map[string]string) {
 	}
 }
 
-// found is which resources a search or a history names, sorted.
+// found returns the resources that a search or a history returns, sorted.
 func (h *hapi) found(t *testing.T, path string) []string {
 	t.Helper()
 	var b bundle
@@ -41,7 +41,7 @@ func (h *hapi) found(t *testing.T, path string) []string {
 	return found
 }
 
-// Ids may be numbers, letters, or both.
+// Ids may consist of digits, letters, or both.
 func TestHAPISearch(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -84,7 +84,7 @@ func TestHAPISearch(t *testing.T) {
 	})
 }
 
-// A further page has an address of the server's own making, without a type.
+// A next link has an opaque URL without a type.
 func TestHAPIPages(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -227,7 +227,7 @@ func TestHAPIOperations(t *testing.T) {
 	}
 }
 
-// An export of one patient has the patient and what is in the compartment.
+// An export of one patient contains the patient and the resources in the compartment.
 func TestHAPIExport(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)
@@ -244,7 +244,7 @@ func TestHAPIExport(t *testing.T) {
 	}
 }
 
-// export begins an export, waits for its end and reads the files, by type.
+// export starts an export, waits for its end and reads the files by type.
 func (h *hapi) export(t *testing.T, path string) map[string]string {
 	t.Helper()
 	status := h.send(t, http.MethodGet, path, "", "Prefer", "respond-async").is(t, http.StatusAccepted).header.Get("Content-Location")
@@ -259,7 +259,7 @@ func (h *hapi) export(t *testing.T, path string) map[string]string {
 	return files
 }
 
-// ended is the answer about a job once that is no longer at work.
+// ended returns the status response of a job after its end.
 func (h *hapi) ended(t *testing.T, status string) answer {
 	t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestInferno runs our ports of Inferno's modules, which package conformance has, through the binary and before HAPI.
+// TestInferno runs the ports of Inferno's modules in package conformance through the binary in front of HAPI.
 func TestInferno(t *testing.T) {
 	h := hapiServer(t)
 	run := exec.CommandContext(t.Context(), "go", "test", "./caddymodule/conformance", "-count=1", "-v",
@@ -21,7 +21,7 @@ func TestInferno(t *testing.T) {
 	}
 }
 
-// TestTLSVersions checks which versions of TLS all endpoints are offered by: they share a port.
+// TestTLSVersions checks the TLS versions that the endpoints support, which share a port.
 func TestTLSVersions(t *testing.T) {
 	t.Parallel()
 	address, err := url.Parse(example.issuer)

@@ -21,7 +21,7 @@ import (
 
 const keycloakFolder = "keycloak"
 
-// keycloakServer is Keycloak of Keycloak with a database of its own, which a restart keeps.
+// keycloakServer is a Keycloak server with its own database, which survives a restart.
 type keycloakServer struct {
 	address string
 	public  string // its --hostname
@@ -29,10 +29,10 @@ type keycloakServer struct {
 	process *process
 }
 
-// sharedKeycloak is one server for all tests, started when the first asks for it: that takes longer than most of them.
+// sharedKeycloak is one server for all tests, started for the first test that needs it, because starting takes longer than most tests.
 var sharedKeycloak *keycloakServer
 
-// emptyKeycloak is the shared server without the realm hospital.
+// emptyKeycloak returns the shared server without the realm hospital.
 func emptyKeycloak(t *testing.T) *keycloakServer {
 	t.Helper()
 	buildKeycloak(t)
@@ -55,7 +55,7 @@ func emptyKeycloak(t *testing.T) *keycloakServer {
 	return sharedKeycloak
 }
 
-// stopKeycloak stops the shared server, if it runs.
+// stopKeycloak stops the shared server if it is running.
 func stopKeycloak() {
 	if sharedKeycloak == nil {
 		return
@@ -64,7 +64,7 @@ func stopKeycloak() {
 	_ = os.RemoveAll(sharedKeycloak.folder)
 }
 
-// emptyHospital is the shared server with a realm hospital that has nothing in it.
+// emptyHospital returns the shared server with an empty realm hospital.
 func emptyHospital(t *testing.T) *keycloakServer {
 	t.Helper()
 	k := emptyKeycloak(t)
@@ -72,7 +72,7 @@ func emptyHospital(t *testing.T) *keycloakServer {
 	return k
 }
 
-// buildKeycloak unpacks and builds Keycloak, if that was not done before. In CI, Java and Maven are there.
+// buildKeycloak unpacks and builds Keycloak unless it is already built. In CI, Java and Maven are required.
 func buildKeycloak(t *testing.T) {
 	t.Helper()
 	for _, command := range []string{"java", "mvn"} {
@@ -139,7 +139,7 @@ func (k *keycloakServer) adminToken() (string, error) {
 	return token.AccessToken, nil
 }
 
-// admin calls the admin API, and returns the id of what was made, if something was.
+// admin calls the admin API, and returns the id of a created object.
 func (k *keycloakServer) admin(t *testing.T, method, path string, body any) (id string) {
 	t.Helper()
 	answer := k.adminAnswer(t, method, path, body)
@@ -187,7 +187,7 @@ func (k *keycloakServer) realm(t *testing.T, method, path string, body any) (id 
 	return k.admin(t, method, "/admin/realms/hospital"+path, body)
 }
 
-// addClient registers a gateway as its guide says, with further attributes. The client is named like the idp.
+// addClient registers a gateway as in its guide, with further attributes. The client has the name of the idp.
 func (k *keycloakServer) addClient(t *testing.T, gateway, idp string, further map[string]string) {
 	t.Helper()
 	attributes := map[string]string{
@@ -201,14 +201,14 @@ func (k *keycloakServer) addClient(t *testing.T, gateway, idp string, further ma
 		"protocolMappers": []map[string]any{{
 			"name": "groups", "protocol": "openid-connect", "protocolMapper": "oidc-group-membership-mapper",
 			"config": map[string]string{"claim.name": "groups", "full.path": "false", "id.token.claim": "true", "userinfo.token.claim": "true"},
-		}, { // to introspect its tokens
+		}, { // for introspection of its tokens
 			"name": "audience", "protocol": "openid-connect", "protocolMapper": "oidc-audience-mapper",
 			"config": map[string]string{"included.client.audience": idp, "access.token.claim": "true", "introspection.token.claim": "true"},
 		}},
 	})
 }
 
-// addUser makes a person who is in some groups.
+// addUser creates a user who is in some groups.
 func (k *keycloakServer) addUser(t *testing.T, name string, groups ...string) (id string) {
 	t.Helper()
 	id = k.realm(t, http.MethodPost, "/users", map[string]any{
@@ -221,7 +221,7 @@ func (k *keycloakServer) addUser(t *testing.T, name string, groups ...string) (i
 	return id
 }
 
-// keycloakForm is what somebody types there.
+// keycloakForm returns the input for Keycloak's sign-in form.
 func keycloakForm(name string) url.Values {
 	return url.Values{"username": {name}, "password": {name + "-at-keycloak"}}
 }

@@ -11,16 +11,16 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// hospitalized is somebody of Keycloak who has signed in to the demo app, with a refresh token that ends with the session or
-// outlives it.
+// hospitalized is a Keycloak user who has signed in to the demo app, with one refresh token that expires with the
+// session and one that outlives it.
 type hospitalized struct {
 	*person
-	id              string // at Keycloak
+	id              string // in Keycloak
 	app             oauth2.Config
 	online, offline *oauth2.Token
 }
 
-// arrive signs somebody in at Keycloak, once; the second app finds the session.
+// arrive signs a user in at Keycloak once; the second app uses the session.
 func (g *gateway) arrive(t *testing.T, name, idp string) *hospitalized {
 	t.Helper()
 	h := &hospitalized{person: g.newPerson(t)}
@@ -39,7 +39,7 @@ func (g *gateway) arrive(t *testing.T, name, idp string) *hospitalized {
 	return h
 }
 
-// refresh uses a refresh token, and keeps the next.
+// refresh redeems a refresh token and stores the next one.
 func (h *hospitalized) refresh(t *testing.T, token **oauth2.Token) error {
 	t.Helper()
 	next, err := h.app.TokenSource(h.gateway.context(t), &oauth2.Token{RefreshToken: (*token).RefreshToken}).Token()
@@ -49,25 +49,25 @@ func (h *hospitalized) refresh(t *testing.T, token **oauth2.Token) error {
 	return err
 }
 
-// reads returns the status of a FHIR request by a token.
+// reads returns the status of a FHIR request with a token.
 func (h *hospitalized) reads(t *testing.T, token *oauth2.Token) int {
 	t.Helper()
 	return h.gateway.expand(t, token.AccessToken, gender).status
 }
 
-// fates are what becomes of people at Keycloak, by their names. Who is introspected has no refresh token of Keycloak.
+// fates are the events that happen to users in Keycloak, and their names. For the introspected user, Keycloak issues no refresh token.
 var fates = []string{"stays", "repassworded", "signedout", "disabled", "deleted", "ungrouped", "introspected"}
 
-// goesOn reports whether somebody may still come.
+// goesOn reports whether a user still has access.
 func goesOn(fate string) bool { return fate == "stays" || fate == "repassworded" }
 
-// ward is one gateway, or several on one store, and people there.
+// ward is one gateway, or several with one store, with signed-in users.
 type ward struct {
 	name   string
 	people map[string]*hospitalized // by fate
 }
 
-// openWard starts a gateway and signs people in.
+// openWard starts a gateway and signs users in.
 func (k *keycloakServer) openWard(t *testing.T, name, clinicians string) *ward {
 	t.Helper()
 	address, hospital, clinic := mustFreeAddress(t), "hospital-"+name, "clinic-"+name
@@ -94,7 +94,7 @@ func (k *keycloakServer) openWard(t *testing.T, name, clinicians string) *ward {
 	return w
 }
 
-// openWards opens one of one gateway and one of three; with REPLICAS, only one.
+// openWards opens a ward with one gateway and a ward with three; with REPLICAS, only one ward.
 func (k *keycloakServer) openWards(t *testing.T, clinicians string) []*ward {
 	t.Helper()
 	wards := []*ward{k.openWard(t, "one", clinicians)}
@@ -112,7 +112,7 @@ func (k *keycloakServer) openWards(t *testing.T, clinicians string) []*ward {
 	return append(wards, k.openWard(t, "three", clinicians))
 }
 
-// befall does to the people of a ward what their names say.
+// befall triggers the event of each user in a ward.
 func (k *keycloakServer) befall(t *testing.T, w *ward, clinicians string) {
 	t.Helper()
 	user := func(fate string) string { return "/users/" + w.people[fate].id }
@@ -123,8 +123,8 @@ func (k *keycloakServer) befall(t *testing.T, w *ward, clinicians string) {
 	k.realm(t, http.MethodDelete, user("ungrouped")+"/groups/"+clinicians, nil)
 }
 
-// signOut ends all sessions of somebody in each ward. Keycloak refuses offline tokens of before then by seconds, so that one
-// which a gateway gets in the same second goes on: it is told again.
+// signOut ends all sessions of a user in each ward. Keycloak invalidates older offline tokens with a resolution of
+// seconds, so that a token issued in the same second survives. Therefore, the sign-out is repeated.
 func (k *keycloakServer) signOut(t *testing.T, wards []*ward) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < 3*time.Second; {
@@ -134,8 +134,8 @@ func (k *keycloakServer) signOut(t *testing.T, wards []*ward) {
 	}
 }
 
-// Whoever may no longer sign in at Keycloak loses what they have here, at one gateway or at three: at the next refresh, or when a
-// gateway asks.
+// Users who may no longer sign in at Keycloak lose their access here, with one gateway or three: at the next refresh,
+// or at the next revalidation.
 func TestKeycloakPeople(t *testing.T) {
 	k := emptyHospital(t)
 	clinicians := k.realm(t, http.MethodPost, "/groups", map[string]any{"name": "clinicians"})
@@ -174,7 +174,7 @@ func TestKeycloakPeople(t *testing.T) {
 	})
 }
 
-// isSuspended checks that nothing is served and nothing ends while Keycloak denies everybody.
+// isSuspended checks that requests get 503 and nothing is revoked while Keycloak denies everyone.
 func (w *ward) isSuspended(t *testing.T) {
 	for fate, p := range w.people {
 		if !goesOn(fate) {
@@ -189,7 +189,7 @@ func (w *ward) isSuspended(t *testing.T) {
 	}
 }
 
-// mistakeIsOver checks that a mistake of Keycloak has ended nothing.
+// mistakeIsOver checks that a mistake of Keycloak has revoked nothing.
 func (w *ward) mistakeIsOver(t *testing.T) {
 	for fate, p := range w.people {
 		if !goesOn(fate) {
@@ -226,7 +226,7 @@ func (w *ward) readingEnds(t *testing.T) {
 	}
 }
 
-// outageIsOver checks that an outage has ended nothing.
+// outageIsOver checks that an outage has revoked nothing.
 func (w *ward) outageIsOver(t *testing.T) {
 	p := w.people["stays"]
 	if err := p.refresh(t, &p.offline); err != nil {
@@ -240,7 +240,7 @@ func (w *ward) outageIsOver(t *testing.T) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits until so returns true.
 func (h *hospitalized) eventually(t *testing.T, what string, bound time.Duration, so func() bool) {
 	t.Helper()
 	deadline, ticker := time.After(bound), time.NewTicker(500*time.Millisecond)

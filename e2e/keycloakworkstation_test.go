@@ -12,7 +12,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// onOneAndThree runs a test with one gateway, and with three on Redis; with REPLICAS, only with those.
+// onOneAndThree runs a test with one gateway, and with three on Redis; with REPLICAS, only with three.
 func onOneAndThree(t *testing.T, test func(t *testing.T, name string)) {
 	t.Helper()
 	t.Run("one", func(t *testing.T) { test(t, "one") })
@@ -36,8 +36,8 @@ func onThree(t *testing.T, test func(t *testing.T, name string)) {
 	})
 }
 
-// A computer on a ward: the next nurse signs in as herself at Keycloak, where the nurse before her is signed in still. There
-// her name could not be typed, and her password would be a wrong one of the nurse before.
+// Shared workstation on a ward: the next nurse signs in as herself at Keycloak, where the previous nurse is still signed
+// in. Otherwise, she could not enter her user name, and her password would count as a wrong password of the previous nurse.
 func TestKeycloakNextNurse(t *testing.T) {
 	k := emptyHospital(t)
 	for _, name := range []string{"dora", "nora"} {
@@ -77,22 +77,22 @@ func TestKeycloakNextNurse(t *testing.T) {
 	})
 }
 
-// Where Keycloak gives a gateway no refresh token, who is signed in there stays signed in here after its access token has expired,
-// without a page, and who has signed out there is signed out here.
+// If Keycloak issues no refresh token, users who are signed in at Keycloak stay signed in here after their access
+// token has expired, without seeing a page. Users who have signed out at Keycloak are signed out here.
 func TestKeycloakRenewal(t *testing.T) {
 	k := emptyHospital(t)
 	dora := k.addUser(t, "dora")
 	onOneAndThree(t, func(t *testing.T, name string) {
 		address, idp := mustFreeAddress(t), "brief-"+name
 		k.addClient(t, "https://"+address, idp, map[string]string{
-			"use.refresh.tokens": "false", "access.token.lifespan": "70", // ten seconds more than the clocks may differ
+			"use.refresh.tokens": "false", "access.token.lifespan": "70", // ten seconds more than the tolerated clock difference
 			"backchannel.logout.url": "",
 		})
 		g := federatedGateway(t, "gateway-keycloak-renewal-"+name, address, []string{idpBlock(idp, k.issuer(), idp, "secret-of-caddy-fhir")})
 		nurse := &hospitalized{person: g.newPerson(t)}
 		token := nurse.signInBy(t, idp, keycloakForm("dora")).token
 		silent := g.demoApp(t, "openid").AuthCodeURL("silent", by(idp), oauth2.SetAuthURLParam("prompt", "none"))
-		renewed := func() (end *url.URL) { // at the app, after Keycloak was asked
+		renewed := func() (end *url.URL) { // at the app, after a redirect to Keycloak
 			nurse.eventually(t, "asked", time.Minute, func() bool {
 				end = nurse.walk(t, silent, "", nil)
 				return strings.HasPrefix(end.String(), k.address)
@@ -110,8 +110,8 @@ func TestKeycloakRenewal(t *testing.T) {
 	})
 }
 
-// Keycloak's automatic log-off works although a gateway checks its people in the background: who is inactive is signed out there
-// and here, who is active stays, and who is inactive and disabled loses their access tokens within the interval.
+// Keycloak's automatic log-off works although a gateway revalidates users in the background: inactive users are signed
+// out at both, active users stay signed in, and inactive disabled users lose their access tokens within the interval.
 func TestKeycloakIdle(t *testing.T) {
 	k := emptyHospital(t)
 	k.realm(t, http.MethodPut, "", map[string]any{"ssoSessionIdleTimeout": 120})

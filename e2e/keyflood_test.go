@@ -13,9 +13,8 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Anybody can put any kid into a token. A flood of unknown ones makes the guard
-// ask for the keys of the issuer once in its interval, and not once for each;
-// nor does it keep good tokens out.
+// Anyone can put any kid into a token. A flood of unknown kids makes the guard request the issuer's keys once per
+// interval, not once per token, and does not block valid tokens.
 func TestUnknownKeyFlood(t *testing.T) {
 	const tokens, senders = 2000, 8
 	key, foreign := newKey(t), newKey(t)
@@ -58,8 +57,7 @@ func TestUnknownKeyFlood(t *testing.T) {
 	})
 }
 
-// refuseAll sends requests, all of which must be refused: as nobody's or, until the keys may be fetched again, as what cannot
-// be known yet.
+// refuseAll sends requests that must all be rejected: with 401, or with 503 until the keys may be fetched again.
 func refuseAll(t *testing.T, g *gateway, requests <-chan *http.Request) {
 	for r := range requests {
 		if a, err := trySend(g.client, r); err != nil || a.status != http.StatusUnauthorized && (a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "") {
@@ -77,7 +75,7 @@ func newKey(t *testing.T) *rsa.PrivateKey {
 	return key
 }
 
-// accessToken is one of RFC 9068.
+// accessToken returns an access token in the format of RFC 9068.
 func accessToken(t *testing.T, key *rsa.PrivateKey, keyID, issuer, audience string) string {
 	t.Helper()
 	signer, err := jose.NewSigner(

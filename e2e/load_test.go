@@ -9,20 +9,20 @@ import (
 	"testing"
 )
 
-// load is what wrk says of a run (wrk.lua).
+// load is the result of a wrk run (wrk.lua).
 type load struct {
-	requests, other               int // other: answers that are not 200
-	connect, read, write, timeout int // errors of the socket
+	requests, other               int // other: responses with a status other than 200
+	connect, read, write, timeout int // socket errors
 	p50, p99, max                 int // latency in µs
 }
 
-// runningLoad is a wrk that runs.
+// runningLoad is a running wrk process.
 type runningLoad struct {
 	cmd    *exec.Cmd
 	output bytes.Buffer
 }
 
-// startLoad asks for the address again and again, with wrk.
+// startLoad requests the address in a loop with wrk.
 func startLoad(t *testing.T, token, address, duration string) *runningLoad {
 	t.Helper()
 	if _, err := exec.LookPath("wrk"); err != nil {
@@ -37,7 +37,7 @@ func startLoad(t *testing.T, token, address, duration string) *runningLoad {
 	return l
 }
 
-// wait waits until the load is over.
+// wait waits for the end of the run.
 func (l *runningLoad) wait(t *testing.T) (result load) {
 	t.Helper()
 	if err := l.cmd.Wait(); err != nil {

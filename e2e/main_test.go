@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// What all tests share. example runs Caddyfile.example as it is, in front of
-// fhirServer.
+// Shared by all tests. example runs Caddyfile.example unchanged in front of fhirServer.
 var (
 	caddyBinary string
 	fhirServer  *backend
@@ -48,7 +47,7 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// findBinary builds the binary, unless CADDY_BIN names one.
+// findBinary builds the binary, unless CADDY_BIN specifies one.
 func findBinary() (string, error) {
 	if binary := os.Getenv("CADDY_BIN"); binary != "" {
 		return filepath.Abs(binary)

@@ -20,19 +20,19 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// The clients written in JavaScript, by Node's own test runner.
+// Clients written in JavaScript work, tested by Node's test runner.
 func TestNodeClients(t *testing.T) {
 	for _, file := range []string{"openid-client.test.mjs", "oauth4webapi.test.mjs", "simple-oauth2.test.mjs"} {
 		t.Run(file, func(t *testing.T) { example.nodeTest(t, file) })
 	}
 }
 
-// Those of clients that Caddyfile.example does not have: with keys, registered by
-// themselves, with every response type, told when a session ends.
+// Kinds of clients that are not in Caddyfile.example work: with keys, self-registered, with every response type, with
+// back-channel logout.
 func TestNodeClientsOfOtherKinds(t *testing.T) {
 	inline, byAddress := newClientKey(t, jose.ES384), newClientKey(t, jose.RS256)
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write(publicKeys(t, byAddress)) // whoever asks is gone, then
+		_, _ = w.Write(publicKeys(t, byAddress)) // write errors mean that the client has disconnected
 	}))
 	defer keys.Close()
 	file := filepath.Join(t.TempDir(), "keys.json")
@@ -91,7 +91,7 @@ func (g *gateway) nodeTest(t *testing.T, file string, environ ...string) {
 	}
 }
 
-// newClientKey makes a private key for an algorithm, with the algorithm for its id.
+// newClientKey returns a new private key for an algorithm. Its id is the name of the algorithm.
 func newClientKey(t *testing.T, algorithm jose.SignatureAlgorithm) jose.JSONWebKey {
 	t.Helper()
 	var key crypto.PrivateKey
@@ -107,7 +107,7 @@ func newClientKey(t *testing.T, algorithm jose.SignatureAlgorithm) jose.JSONWebK
 	return jose.JSONWebKey{Key: key, KeyID: "key-" + string(algorithm), Algorithm: string(algorithm), Use: "sig"}
 }
 
-// publicKeys is the JWK Set of a private key.
+// publicKeys returns the JWK Set of a private key.
 func publicKeys(t *testing.T, key jose.JSONWebKey) []byte {
 	t.Helper()
 	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}})
