@@ -9,11 +9,10 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// oidcProvider is npm oidc-provider (node/provider.mjs), of which a gateway is a
-// client.
+// oidcProvider is npm oidc-provider (node/provider.mjs), with the gateway as its client.
 type oidcProvider struct{ issuer string }
 
-// Whom it knows.
+// The provider's users.
 var (
 	adaTypes = url.Values{"login": {"ada"}, "pass": {"ada-at-the-provider"}, "logout": {"yes"}}
 	bobTypes = url.Values{"login": {"bob"}, "pass": {"bob-at-the-provider"}, "logout": {"yes"}}
@@ -43,12 +42,12 @@ func (p oidcProvider) isReady() error {
 	return answer.Body.Close()
 }
 
-// idp is its block for one of the two clients that it knows the gateway as.
+// idp returns the idp block for one of the two clients that are registered for the gateway.
 func (p oidcProvider) idp(client string, lines ...string) string {
 	return idpBlock("node-"+client, p.issuer, "gateway-"+client, "secret-of-gateway-"+client, lines...)
 }
 
-// Sign-in by npm oidc-provider, with PKCE, and claims from userinfo.
+// Sign-in at npm oidc-provider works, with PKCE and claims from userinfo.
 func TestOIDCProvider(t *testing.T) {
 	address := mustFreeAddress(t)
 	provider := startOIDCProvider(t, "oidc-provider", address)

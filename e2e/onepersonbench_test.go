@@ -18,14 +18,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// crowd is how many people the store of [BenchmarkOnePerson] has, each with a session and a refresh token.
+// crowd is the number of people in the store of [BenchmarkOnePerson], each with a session and a refresh token.
 const crowd = 200_000
 
-// leavers is how many people a hospital offboards in one night.
+// leavers is the number of people that a hospital offboards in one night.
 const leavers = 100
 
-// BenchmarkOnePerson measures, for docs/evidence/replicas.md, what revoking everything of one person takes, and of each of many,
-// and listing one's sessions, in a store with a crowd of others.
+// BenchmarkOnePerson measures, for docs/evidence/replicas.md, revoking everything of one person or of each of
+// many, and listing a person's sessions, in a store with a crowd of others.
 func BenchmarkOnePerson(b *testing.B) {
 	for _, bm := range []struct {
 		name string
@@ -78,7 +78,7 @@ func signInWithRefresh(b *testing.B, server *authorize.Server, user string) {
 	}
 }
 
-// benchmarkLeavers does what DELETE /fhir/grants?users= does.
+// benchmarkLeavers performs the operations of DELETE /fhir/grants?users=.
 func benchmarkLeavers(b *testing.B, server *authorize.Server) {
 	for b.Loop() {
 		b.StopTimer()
@@ -118,7 +118,7 @@ func benchmarkOnePerson(b *testing.B, server *authorize.Server) {
 	})
 }
 
-// fillWithCrowd gives each of a crowd what alice has in a store.
+// fillWithCrowd copies alice's entries in a store for each person of the crowd.
 func fillWithCrowd(b *testing.B, s store.Store) {
 	b.Helper()
 	templates := map[string][]byte{}

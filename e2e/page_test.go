@@ -7,19 +7,19 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// measured is what a page says of itself in the browser.
+// measured contains the measurements of a page in the browser.
 type measured struct {
 	ScrollWidth, InnerWidth  int
 	Background               string
 	Language, Title          string
-	Forms, Scripts, H1, Main int      // scripts but for that of passkeys
+	Forms, Scripts, H1, Main int      // scripts: except that of passkeys
 	Unlabelled               []string // inputs without a label
 	Autocomplete             map[string]string
-	Small                    []string // what is hard to hit with a finger
-	Contrast                 float64  // the lowest of all texts
+	Small                    []string // elements too small for touch
+	Contrast                 float64  // lowest contrast of all texts
 }
 
-// measure reads it. The contrast is that of WCAG 2.2 §1.4.3.
+// measure is the script that takes the measurements. The contrast is that of WCAG 2.2 §1.4.3.
 const measure = `(() => {
 	const channel = (c) => (c /= 255, c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
 	const rgba = (s) => s.match(/[\d.]+/g).map(Number);
@@ -58,8 +58,8 @@ const measure = `(() => {
 	};
 })()`
 
-// The pages in Chromium, on two telephones and on a desk, light and dark.
-// The screenshots in out/ are there to be looked at.
+// The pages meet the requirements in Chromium, on two phones and a desktop, light and dark. The screenshots in
+// out/ are for visual inspection.
 func TestPages(t *testing.T) {
 	ctx := newBrowser(t)
 	signIn := example.demoApp(t, "openid").AuthCodeURL("state")
@@ -116,7 +116,7 @@ func checkLayout(t *testing.T, page measured, width int) {
 	if page.Language == "" || page.Title == "" || page.H1 != 1 || page.Main != 1 {
 		t.Errorf("lang %q, title %q, %d h1, %d main", page.Language, page.Title, page.H1, page.Main)
 	}
-	if page.Scripts > 1 { // a page has one of its own at most
+	if page.Scripts > 1 { // a page has at most one script of its own
 		t.Errorf("%d scripts", page.Scripts)
 	}
 	if len(page.Small) != 0 {
@@ -139,7 +139,7 @@ func checkSignInPage(t *testing.T, page measured) {
 	}
 }
 
-// checkStartPage checks the page that Caddyfile.example has for people.
+// checkStartPage checks the start page of Caddyfile.example.
 func checkStartPage(t *testing.T, page measured) {
 	t.Helper()
 	if page.Title != "caddy-fhir runs" || page.Forms != 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// pageLooks opens a page on a small telephone and on a desk, light and dark,
-// waits for something on it, takes a screenshot, and checks what can be measured.
+// pageLooks opens a page on a small phone and on a desktop, light and dark, waits for an element, takes a
+// screenshot, and checks the measurements.
 func pageLooks(t *testing.T, ctx context.Context, name, address, there string, check func(*testing.T, measured)) {
 	t.Helper()
 	backgrounds := map[string]string{}
@@ -43,5 +43,5 @@ func checkLabels(t *testing.T, page measured) {
 	}
 }
 
-// lowLinks are the links that are hard to hit with a finger.
+// lowLinks returns the links that are too small for touch.
 const lowLinks = `[...document.querySelectorAll('a')].filter((e) => e.getBoundingClientRect().height < 44).map((e) => e.textContent)`

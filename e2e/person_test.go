@@ -18,7 +18,7 @@ const (
 	appCallback  = "https://app.example.org/callback"
 )
 
-// person is somebody with a browser: cookies, and redirects one by one.
+// person is a user with a browser that has cookies and follows redirects one by one.
 type person struct {
 	gateway *gateway
 	client  *http.Client
@@ -47,7 +47,7 @@ func (p *person) authorize(t *testing.T, query url.Values) answer {
 	return p.get(t, p.gateway.issuer+"/oauth2/authorize?"+query.Encode())
 }
 
-// signInForm is the form of a sign-in page that is open.
+// signInForm is the form of an open sign-in page.
 type signInForm struct {
 	action string
 	hidden url.Values
@@ -75,7 +75,7 @@ func (p *person) openSignIn(t *testing.T, address string) signInForm {
 	return openForm(t, page, body)
 }
 
-// openForm is the form of a page of ours.
+// openForm returns the form of a page of the gateway.
 func openForm(t *testing.T, page *url.URL, body string) signInForm {
 	t.Helper()
 	action := formAction.FindStringSubmatch(body)
@@ -106,7 +106,7 @@ func (p *person) submit(t *testing.T, form signInForm, password string) answer {
 	return send(t, p.client, r)
 }
 
-// signIn goes through the sign-in page and returns where that ends.
+// signIn completes the sign-in page and returns the resulting URL.
 func (p *person) signIn(t *testing.T, address string) *url.URL {
 	t.Helper()
 	end := p.submit(t, p.openSignIn(t, address), userPassword).location(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// startPgBouncer starts a PgBouncer before a server, until the test ends, and returns a connection
+// startPgBouncer starts a PgBouncer in front of a server until the end of the test, and returns a connection
 // string. The pool mode is session or transaction.
 func startPgBouncer(t *testing.T, server *postgresServer, mode string) (dsn string) {
 	t.Helper()
@@ -22,7 +22,7 @@ func startPgBouncer(t *testing.T, server *postgresServer, mode string) (dsn stri
 		t.Skipf("PgBouncer is not installed: %v", err)
 	}
 	port := freePort(t)
-	file := fmt.Sprint("pgbouncer-", port, ".ini") // others of this mode start beside it
+	file := fmt.Sprint("pgbouncer-", port, ".ini") // several PgBouncers of one mode may run
 	server.write(t, "users", []byte(`"postgres" ""`))
 	server.write(t, file, fmt.Appendf(nil, `[databases]
 postgres = host=127.0.0.1 port=%d
@@ -55,9 +55,8 @@ max_client_conn = 1000
 	return dsn
 }
 
-// A store does all that it must through PgBouncer, whichever way that shares connections, without
-// being told of it. To be told of changes within a second, it listens past the one that shares them
-// between transactions.
+// A store works completely through PgBouncer in each pool mode without special configuration. To receive
+// changes within a second, it listens on a connection that bypasses PgBouncer in transaction mode.
 func TestPgBouncer(t *testing.T) {
 	server := startPostgres(t, "fsync=off", "max_connections=400")
 	for mode, listen := range map[string]string{"session": "", "transaction": fmt.Sprint("127.0.0.1:", server.port)} {
@@ -67,8 +66,8 @@ func TestPgBouncer(t *testing.T) {
 	}
 }
 
-// What is revoked at one gateway the others are told within a second or two, also if PgBouncer does
-// not keep the connection that listens; and at once if it does, or if that one goes past it.
+// A revocation at one gateway reaches the others within a second or two if PgBouncer closes the listening
+// connection, and immediately if PgBouncer keeps that connection or is bypassed by it.
 func TestPgBouncerTells(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	for name, tt := range map[string]struct {

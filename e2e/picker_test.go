@@ -9,10 +9,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// pickerState is what the page to choose a patient on shows.
+// pickerState is the state of the page for choosing a patient.
 type pickerState struct {
 	Names []string // on the buttons
-	Focus string   // the name of what has the focus
+	Focus string   // name of the focused element
 	Typed string
 }
 
@@ -22,7 +22,7 @@ const readPicker = `({
 	Typed: document.getElementById('name').value,
 })`
 
-// openPicker signs alice in to the app, so that she can choose a patient on a telephone.
+// openPicker signs alice in to the app until she can choose a patient, on a phone.
 func openPicker(t *testing.T, ctx context.Context, g *gateway, app *smartApp) {
 	t.Helper()
 	app.launchWith(t, appOptions(g, "smart-app", false, nil))
@@ -34,7 +34,7 @@ func openPicker(t *testing.T, ctx context.Context, g *gateway, app *smartApp) {
 	)
 }
 
-// Who searches by the keyboard alone finds a patient while they type, and chooses them.
+// A user who types a search with only the keyboard finds and chooses a patient.
 func TestPickerByKeyboard(t *testing.T) {
 	app := newSMARTApp(t)
 	g := app.gateway(t, "gateway-picker", "", app.client("smart-app"))
@@ -56,7 +56,7 @@ func TestPickerByKeyboard(t *testing.T) {
 	}
 }
 
-// tabTo presses the key until what has the focus holds a text, or is labelled by one.
+// tabTo presses the tab key until the focused element contains a text or is labeled by it.
 func tabTo(text string) step {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		for range 60 {
@@ -72,13 +72,13 @@ func tabTo(text string) step {
 	})
 }
 
-// until is a script that waits for something. A page's policy lets no Poll of chromedp's run.
+// until returns a script that waits for a condition. The page's content security policy blocks chromedp's Poll.
 func until(condition string) string {
 	return "new Promise((done) => { const look = () => (" + condition + ") ? done(true) : setTimeout(look, 20); look(); })"
 }
 
-// Answers that come late are to what was typed before, and change nothing. Without an answer
-// the list is empty, and the button loads the page as without scripts.
+// Late responses to an earlier search text are ignored. Without a response, the list is empty, and the button
+// loads the page as without scripts.
 func TestPickerKeepsUpWithTyping(t *testing.T) {
 	app := newSMARTApp(t)
 	g := app.gateway(t, "gateway-picker-typing", "", app.client("smart-app"))

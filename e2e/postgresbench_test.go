@@ -15,10 +15,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// clockTicks is how many ticks of /proc a second has, on Linux.
+// clockTicks is the number of /proc ticks per second on Linux.
 const clockTicks = 100
 
-// cpu is the time that the server's processes have used, those that have ended left out.
+// cpu returns the CPU time of the server's running processes.
 func (p *postgresServer) cpu(b *testing.B) time.Duration {
 	b.Helper()
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -26,7 +26,7 @@ func (p *postgresServer) cpu(b *testing.B) time.Duration {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if len(fields) < 13 || fields[1] != parent {
@@ -46,8 +46,8 @@ func ownCPU() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkPostgres measures steps beside a plain upsert of the same entry, by the socket. It
-// reports the CPU of the gateway's side and of the server for each.
+// BenchmarkPostgres compares steps with a plain upsert of the same entry through the socket. It reports the CPU
+// time of the gateway and of the server for each.
 func BenchmarkPostgres(b *testing.B) {
 	server := startPostgres(b, "fsync=off")
 	value := make([]byte, 600)

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/storefault"
 )
 
-// TestPostgresNetwork disturbs the connections, and the server.
+// TestPostgresNetwork disrupts the connections and the server.
 func TestPostgresNetwork(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	storefault.Suite{New: func(t *testing.T) *storefault.Network {
@@ -36,7 +36,7 @@ func TestPostgresNetwork(t *testing.T) {
 	}}.Run(t)
 }
 
-// A tripCounter passes connections on to a server, and counts the messages of its clients.
+// A tripCounter forwards connections to a server and counts the messages of its clients.
 type tripCounter struct {
 	net.Listener
 	trips atomic.Int32
@@ -88,7 +88,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A step takes one message there and one back, whatever is in it.
+// A step takes one message in each direction, whatever its calls are.
 func TestPostgresRoundTrips(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	counter := countTrips(t, fmt.Sprint("127.0.0.1:", server.port))
@@ -105,7 +105,7 @@ func TestPostgresRoundTrips(t *testing.T) {
 			{Op: store.Get, Key: "b:3"}, {Op: store.Delete, Key: "b:4"},
 		}},
 	}
-	for _, prepared := range []bool{false, true} { // each kind of statement once for each connection
+	for _, prepared := range []bool{false, true} { // each kind of statement is prepared once per connection
 		for _, step := range steps {
 			before := counter.trips.Load()
 			must(t, s.Do(t.Context(), step.calls...))
@@ -116,7 +116,7 @@ func TestPostgresRoundTrips(t *testing.T) {
 	}
 }
 
-// A start says what is wrong with the server or the configuration, and what to do.
+// A failed start reports the problem of the server or the configuration, and a remedy.
 func TestPostgresRefused(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	server.psql(t, "CREATE ROLE reader LOGIN PASSWORD 'x'")
@@ -164,7 +164,7 @@ func requirePasswords(t *testing.T, server *postgresServer) {
 	server.psql(t, "SELECT pg_reload_conf()")
 }
 
-// Many gateways that start at once make the table together.
+// Many gateways that start concurrently can create the table.
 func TestPostgresMigratedOnce(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	table := postgresTable()
@@ -180,8 +180,8 @@ func TestPostgresMigratedOnce(t *testing.T) {
 	all.Wait()
 }
 
-// A disk that is full is a full store: what is there can be read, and the store goes on once
-// there is room.
+// A full disk is reported as a full store: existing entries can be read, and the store recovers once space is
+// free.
 func TestPostgresDiskFull(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	small := filepath.Join(server.folder, "small")

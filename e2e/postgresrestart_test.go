@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
 )
 
-// Of two steps that each store one thing and look for the other's, at least one finds it. So
-// a refresh token and the revocation of its family cannot miss each other.
+// If two steps each store an entry and read the other's, at least one of them finds it, so that a refresh token
+// and the revocation of its family cannot miss each other.
 func TestPostgresStepsSeeEachOther(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	table := postgresTable()
@@ -43,7 +43,7 @@ func TestPostgresStepsSeeEachOther(t *testing.T) {
 	}
 }
 
-// awaitPut waits until the store takes changes, and returns how long that was.
+// awaitPut waits until the store accepts changes, and returns the duration.
 func awaitPut(t *testing.T, s store.Store, key string) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -59,8 +59,8 @@ func awaitPut(t *testing.T, s store.Store, key string) time.Duration {
 	}
 }
 
-// A server that was killed has kept what it acknowledged, and the gateways go on when it is
-// back, with its data or without.
+// A killed server has kept all acknowledged changes, and the gateways continue when it is back, with or without
+// its data.
 func TestPostgresRestarts(t *testing.T) {
 	server := startPostgres(t) // with fsync
 	s := openPostgres(t, postgresstore.Config{DSN: server.dsn(""), Table: postgresTable()})
@@ -90,8 +90,7 @@ func TestPostgresRestarts(t *testing.T) {
 	}
 }
 
-// putUntilDown puts entries while the server is killed, and returns those that it
-// acknowledged.
+// putUntilDown puts entries while the server is killed, and returns the acknowledged ones.
 func putUntilDown(t *testing.T, s store.Store, prefix string, server *postgresServer) (keys []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -118,9 +117,8 @@ func putUntilDown(t *testing.T, s store.Store, prefix string, server *postgresSe
 	return keys
 }
 
-// With a synchronous standby, what was acknowledged is there after the primary is lost and
-// the standby promoted; the gateways find it by themselves, and followers are told again of
-// all.
+// With a synchronous standby, acknowledged changes survive the loss of the primary and the promotion of the
+// standby. The gateways find the new primary themselves, and followers receive all entries again.
 func TestPostgresFailover(t *testing.T) {
 	primary := startPostgres(t)
 	standby := primary.replica(t, "standby")
@@ -146,15 +144,15 @@ func TestPostgresFailover(t *testing.T) {
 	}
 }
 
-// A toldKeys is what a follower was told.
+// A toldKeys contains the updates that a follower received.
 type toldKeys struct {
 	mu   sync.Mutex
-	at   map[string]time.Time // of the first time
-	all  int                  // how often it was told of all
+	at   map[string]time.Time // time of the first update, by key
+	all  int                  // number of updates with all entries
 	last time.Time
 }
 
-// followPostgres follows a store, again whenever that fails, until the test ends.
+// followPostgres follows a store until the end of the test, and retries after failures.
 func followPostgres(t *testing.T, s store.Shared) *toldKeys {
 	t.Helper()
 	k := &toldKeys{at: map[string]time.Time{}}
@@ -191,7 +189,7 @@ func (k *toldKeys) wholes() int {
 	return k.all
 }
 
-// await waits until a key was told, and returns when.
+// await waits for an update with a key, and returns its time.
 func (k *toldKeys) await(t *testing.T, key string) time.Time {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -206,8 +204,8 @@ func (k *toldKeys) await(t *testing.T, key string) time.Time {
 	return time.Time{}
 }
 
-// What no notification told of is told within two seconds, and what a transaction wrote
-// before others and committed after them is not missed.
+// Changes without a notification are received within two seconds, and changes of a transaction that started
+// before others and committed after them are not missed.
 func TestPostgresFollowsWithoutNotification(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	table := postgresTable()
@@ -237,7 +235,7 @@ func TestPostgresFollowsWithoutNotification(t *testing.T) {
 	told.await(t, "revoked:slow")
 }
 
-// Expired rows are removed, and others stay.
+// Expired rows are removed, and other rows are kept.
 func TestPostgresSweeps(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	table := postgresTable()

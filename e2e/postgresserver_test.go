@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// A postgresServer is a PostgreSQL server in a temporary folder. It belongs to the user
-// postgres where the tests run as root, which PostgreSQL refuses to.
+// A postgresServer is a PostgreSQL server in a temporary folder. It runs as the user postgres if the tests run
+// as root, because PostgreSQL refuses to run as root.
 type postgresServer struct {
-	folder  string // of the data, the socket and the log
-	port    int    // on loopback, and in the socket's name
+	folder  string // contains the data, the socket and the log
+	port    int    // on loopback, and in the name of the socket
 	process *process
-	options []string // of the command line, beside those that start gives
+	options []string // more command-line options
 }
 
-// startPostgres makes a database cluster and starts its server, until the test ends. Options
-// are settings, such as "fsync=off".
+// startPostgres creates a database cluster and runs its server until the end of the test. Options are settings,
+// such as "fsync=off".
 func startPostgres(t testing.TB, options ...string) *postgresServer {
 	t.Helper()
 	p := newPostgres(t, options...)
@@ -34,19 +34,19 @@ func startPostgres(t testing.TB, options ...string) *postgresServer {
 	return p
 }
 
-// initialize makes the database cluster.
+// initialize creates the database cluster.
 func (p *postgresServer) initialize(t testing.TB) {
 	t.Helper()
 	p.run(t, "initdb", "-D", p.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
 }
 
-// newPostgres finds the program, a folder and a port.
+// newPostgres chooses the program, a folder and a port.
 func newPostgres(t testing.TB, options ...string) *postgresServer {
 	t.Helper()
 	if _, err := postgresProgram("postgres"); err != nil {
 		t.Skipf("PostgreSQL's server is not installed: %v", err)
 	}
-	folder, err := os.MkdirTemp("", "pg") // a socket's path must be short
+	folder, err := os.MkdirTemp("", "pg") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// postgresProgram finds a program of PostgreSQL, which Debian keeps out of the PATH.
+// postgresProgram finds a program of PostgreSQL, which is not in the PATH on Debian.
 func postgresProgram(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -82,7 +82,7 @@ func postgresProgram(name string) (string, error) {
 	return found[len(found)-1], nil
 }
 
-// postgresUser is who runs the server; nil for whoever runs the tests.
+// postgresUser returns the user of the server; nil for the user who runs the tests.
 func postgresUser() *syscall.Credential {
 	if os.Geteuid() != 0 {
 		return nil
@@ -98,17 +98,17 @@ func postgresUser() *syscall.Credential {
 
 func (p *postgresServer) data() string { return filepath.Join(p.folder, "data") }
 
-// dsn is a connection string for the superuser, with more settings behind it.
+// dsn returns a connection string for the superuser, followed by more settings.
 func (p *postgresServer) dsn(more string) string {
 	return fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable %s", p.port, more)
 }
 
-// socketDSN is dsn by the socket.
+// socketDSN is dsn for the socket.
 func (p *postgresServer) socketDSN(more string) string {
 	return fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres %s", p.folder, p.port, more)
 }
 
-// run runs a program of PostgreSQL to its end.
+// run runs a program of PostgreSQL until it exits.
 func (p *postgresServer) run(t testing.TB, program string, args ...string) string {
 	t.Helper()
 	path, err := postgresProgram(program)
@@ -125,7 +125,7 @@ func (p *postgresServer) run(t testing.TB, program string, args ...string) strin
 	return string(out)
 }
 
-// start starts the server, and waits until it takes connections.
+// start starts the server and waits until it accepts connections.
 func (p *postgresServer) start(t testing.TB) {
 	t.Helper()
 	p.launch(t)
@@ -134,7 +134,7 @@ func (p *postgresServer) start(t testing.TB) {
 	}
 }
 
-// launch starts the server, and does not wait for it.
+// launch starts the server without waiting for it.
 func (p *postgresServer) launch(t testing.TB) {
 	t.Helper()
 	path, err := postgresProgram("postgres")
@@ -158,7 +158,7 @@ func (p *postgresServer) launch(t testing.TB) {
 	})
 }
 
-// accepts reports whether the server takes queries.
+// accepts returns an error unless the server accepts queries.
 func (p *postgresServer) accepts() error {
 	path, err := postgresProgram("psql")
 	if err != nil {
@@ -171,20 +171,20 @@ func (p *postgresServer) accepts() error {
 	return nil
 }
 
-// stop ends the server kindly, and waits for its end.
+// stop shuts the server down gracefully, and waits for its exit.
 func (p *postgresServer) stop() { p.process.stop() }
 
-// kill ends the server and all its processes at once, as kill -9 does.
+// kill kills the server and all its processes immediately, like kill -9.
 func (p *postgresServer) kill(t testing.TB) {
 	t.Helper()
 	if err := p.process.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-p.process.done
-	time.Sleep(100 * time.Millisecond) // its backends notice, and end
+	time.Sleep(100 * time.Millisecond) // its backends detect the exit, and exit too
 }
 
-// psql runs a statement, and returns its bare answer.
+// psql runs a statement and returns its unformatted result.
 func (p *postgresServer) psql(t testing.TB, statement string) string {
 	t.Helper()
 	path, err := postgresProgram("psql")
@@ -198,7 +198,7 @@ func (p *postgresServer) psql(t testing.TB, statement string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// replica starts a streaming standby of the server, until the test ends. It is named, for
+// replica starts a streaming standby of the server until the end of the test. Its name is for
 // synchronous_standby_names.
 func (p *postgresServer) replica(t testing.TB, name string, options ...string) *postgresServer {
 	t.Helper()

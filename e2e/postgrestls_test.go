@@ -25,7 +25,7 @@ type signer struct {
 	key         *ecdsa.PrivateKey
 }
 
-// sign issues a certificate for a name, by an authority or, if that is nil, by itself.
+// sign issues a certificate for a name, signed by the authority or, if s is nil, by itself.
 func (s *signer) sign(t *testing.T, name string) *signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,8 +52,8 @@ func (s *signer) pem(t *testing.T) (certificate, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificate.Raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// trusting configures a client that trusts an authority, has a certificate unless that is nil, and expects a name: that of
-// the address if it is empty.
+// trusting configures a client that trusts an authority, has a client certificate unless client is nil, and
+// expects a server name, by default that of the address.
 func trusting(authority, client *signer, name string) *tls.Config {
 	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: name}
 	c.RootCAs.AddCert(authority.certificate)
@@ -63,7 +63,7 @@ func trusting(authority, client *signer, name string) *tls.Config {
 	return c
 }
 
-// write puts a file where the server can read it.
+// write writes a file that the server can read.
 func (p *postgresServer) write(t *testing.T, name string, content []byte) {
 	t.Helper()
 	path := filepath.Join(p.folder, name)
@@ -73,8 +73,8 @@ func (p *postgresServer) write(t *testing.T, name string, content []byte) {
 	}
 }
 
-// With tls, the server is known by its certificate, and the gateway by its own. A start says
-// what is wrong with either.
+// With tls, the server is authenticated by its certificate, and the gateway by its own. A failed start reports
+// which certificate is invalid.
 func TestPostgresTLS(t *testing.T) {
 	var nobody *signer
 	authority, stranger := nobody.sign(t, "authority"), nobody.sign(t, "stranger")
@@ -89,7 +89,7 @@ func TestPostgresTLS(t *testing.T) {
 	p.start(t)
 	p.psql(t, "COPY (SELECT 'hostssl all all 127.0.0.1/32 trust clientcert=verify-ca') TO '"+p.data()+"/pg_hba.conf'")
 	p.psql(t, "SELECT pg_reload_conf()")
-	time.Sleep(200 * time.Millisecond) // the server reads it a moment later
+	time.Sleep(200 * time.Millisecond) // the server reloads it asynchronously
 	client := authority.sign(t, "gateway")
 	for _, tt := range []struct {
 		name   string

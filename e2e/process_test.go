@@ -13,25 +13,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// outFolder holds what a run leaves behind.
+// outFolder contains the output files of a run.
 const outFolder = "out"
 
-// process is a server of ours in the background. Its output goes to a file.
+// process is a background server. Its output is written to a file.
 type process struct {
 	cmd  *exec.Cmd
 	log  string
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when it has exited
 
-	replicas *deployment.Deployment // in place of the others, with REPLICAS
+	replicas *deployment.Deployment // replaces the other fields with REPLICAS
 }
 
-// startProcess starts a server. It dies with the test, also when that is killed
-// or runs into its time limit.
+// startProcess starts a server. It is killed when the test process ends, even if that is killed or times out.
 func startProcess(name string, environ []string, command string, args ...string) (*process, error) {
 	return startProcessAs(nil, name, environ, command, args...)
 }
 
-// startProcessAs is startProcess as another user; nil: the same.
+// startProcessAs is startProcess as another user; nil: the current user.
 func startProcessAs(as *syscall.Credential, name string, environ []string, command string, args ...string) (*process, error) {
 	if err := os.MkdirAll(outFolder, 0o755); err != nil {
 		return nil, err
@@ -40,7 +39,7 @@ func startProcessAs(as *syscall.Credential, name string, environ []string, comma
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close() // the child has its own
+	defer log.Close() // the child has its own descriptor
 	p := &process{cmd: exec.Command(command, args...), log: log.Name(), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), environ...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
@@ -49,13 +48,13 @@ func startProcessAs(as *syscall.Credential, name string, environ []string, comma
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it ended is in the log
+		_ = p.cmd.Wait() // the log contains the exit reason
 		close(p.done)
 	}()
 	return p, nil
 }
 
-// stop ends the server: kindly, then not.
+// stop stops the server gracefully, or kills it after a while.
 func (p *process) stop() {
 	if p.replicas != nil {
 		p.replicas.Stop()
@@ -70,13 +69,13 @@ func (p *process) stop() {
 	}
 }
 
-// ready waits until try succeeds, as long as the server runs: for longer than the minute after which Caddy tries again to
-// get a certificate. Now and then the first try fails, as Caddy cleans its storage meanwhile, and deletes a new empty folder.
+// ready waits until try succeeds while the server is running, for longer than the minute after which Caddy retries to
+// obtain a certificate. The first attempt occasionally fails because Caddy's storage cleaning deletes a new empty folder.
 func (p *process) ready(try func() error) error {
 	return p.readyWithin(90*time.Second, try)
 }
 
-// readyWithin is ready for a server that starts slowly.
+// readyWithin is ready with another limit.
 func (p *process) readyWithin(bound time.Duration, try func() error) error {
 	deadline := time.After(bound)
 	ticker := time.NewTicker(5 * time.Millisecond)
@@ -96,7 +95,7 @@ func (p *process) readyWithin(bound time.Duration, try func() error) error {
 	}
 }
 
-// tail is the end of the server's output.
+// tail returns the end of the server's output.
 func (p *process) tail() string {
 	if p.replicas != nil {
 		var all strings.Builder

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Somebody who is signed in is asked which account, and for consent; takes a
-// permission out, limits another, and allows the rest, by the keyboard alone. The answer comes by a form that sends
-// itself. The screenshots in out/ are there to be looked at.
+// A signed-in user chooses an account, and gives consent without one permission and with another one limited,
+// using only the keyboard. The response is a self-submitting form. The screenshots in out/ are for visual
+// inspection.
 func TestQuestionPages(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
 	app, verifier := example.demoApp(t, "openid", "email", "user/Observation.rs", "user/*.r", "user/Condition.rs", "offline_access", "demo.read"), oauth2.GenerateVerifier()

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Of many who redeem one code at the same time exactly one may succeed, and as
-// the code was stolen from one of them, what that one got is revoked (RFC 6749
-// §4.1.2).
+// If many clients redeem one code concurrently, exactly one may succeed. Because the code was used twice, the
+// tokens of the successful client are revoked (RFC 6749 §4.1.2).
 func TestSimultaneousRedemptions(t *testing.T) {
 	const redeemers = 50
 	app, verifier := example.demoApp(t, "openid", "user/*.rs"), oauth2.GenerateVerifier()
@@ -33,7 +32,7 @@ func TestSimultaneousRedemptions(t *testing.T) {
 	for i, r := range requests {
 		finished.Go(func() {
 			started.Done()
-			started.Wait() // so that all come at once
+			started.Wait() // so that all requests are sent simultaneously
 			answers[i], errs[i] = trySend(example.client, r)
 		})
 	}

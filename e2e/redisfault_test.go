@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// TestRedisRefused has servers that cannot keep state refused, with what to do.
+// TestRedisRefused checks that servers that cannot persist state are rejected with a remedy.
 func TestRedisRefused(t *testing.T) {
 	t.Parallel()
 	server := func(t *testing.T, options ...string) redisstore.Options {
@@ -24,7 +24,7 @@ func TestRedisRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		start func(t *testing.T) redisstore.Options
-		want  string // in the error; empty: it is accepted
+		want  string // in the error; "": accepted
 	}{
 		{"right password", func(t *testing.T) redisstore.Options { return server(t, "--requirepass", "right") }, ""},
 		{"wrong password", func(t *testing.T) redisstore.Options { return server(t, "--requirepass", "other") }, "username and password are wrong"},
@@ -62,7 +62,7 @@ func TestRedisRefused(t *testing.T) {
 	}
 }
 
-// TestRedisUnreachable tells a server that is away from one that cannot be used.
+// TestRedisUnreachable checks that unreachable servers are distinguished from unusable ones.
 func TestRedisUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, o := range []redisstore.Options{
@@ -81,14 +81,14 @@ func TestRedisUnreachable(t *testing.T) {
 	}
 }
 
-// What a user of Redis's ACL needs; docs/operate/replicas.md has them.
+// Permissions of a Redis ACL user, as documented in docs/operate/replicas.md.
 var (
 	redisCommands = strings.Fields("+get +mget +set +del +pexpire +pttl +xadd +xrange +xread +time +eval +evalsha +script|load " +
 		"+scan +dbsize +info +wait +ping +select +hello +auth +client|setname")
 	redisClusterCommands = strings.Fields("+cluster|slots +command")
 )
 
-// TestRedisUser does everything as a user with no more rights than the documented ones.
+// TestRedisUser performs all operations as a user with only the documented permissions.
 func TestRedisUser(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/operate/replicas.md")
@@ -147,8 +147,8 @@ func doAllAsUser(t *testing.T, options redisstore.Options) {
 	}
 }
 
-// TestRedisFull fills the server's memory: new entries are refused, nothing is lost, and what
-// deletes works, so that there is room again.
+// TestRedisFull fills the server's memory: new entries are rejected, no entry is lost, and deletions work and
+// make room.
 func TestRedisFull(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, "--maxmemory", "8mb")
@@ -207,7 +207,7 @@ func TestRedisFull(t *testing.T) {
 	}
 }
 
-// TestRedisBound has no more entries than max_entries, as counted once a second.
+// TestRedisBound stores no more entries than max_entries, which are counted once a second.
 func TestRedisBound(t *testing.T) {
 	t.Parallel()
 	r := openRedis(t, redisstore.Options{Address: startRedis(t).address(), MaxEntries: 10})
@@ -226,7 +226,7 @@ func TestRedisBound(t *testing.T) {
 	}
 }
 
-// TestRedisReplicas counts a change only if enough replicas have it.
+// TestRedisReplicas acknowledges a change only if enough replicas have it.
 func TestRedisReplicas(t *testing.T) {
 	t.Parallel()
 	alone := startRedis(t)
@@ -247,7 +247,7 @@ func TestRedisReplicas(t *testing.T) {
 	if err := r.Add(ctx, "code:2", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("with a replica that is paused: %v", err)
 	}
-	// The server may have been replaced, for all it knows.
+	// The server cannot exclude that it has been replaced.
 	if _, err := r.Take(ctx, "code:3"); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("nothing to take, with a replica that is paused: %v", err)
 	}
@@ -278,9 +278,9 @@ func TestRedisReplicas(t *testing.T) {
 	}
 }
 
-// onceConfirmed repeats a call while the replica that is to confirm it has yet to catch up.
+// onceConfirmed repeats a call until the replica that must confirm it has caught up.
 func onceConfirmed(call func() error) (err error) {
-	for range 40 { // of a quarter of a second each
+	for range 40 { // a quarter of a second each
 		if err = call(); !errors.Is(err, store.ErrUnavailable) {
 			return err
 		}
@@ -288,7 +288,7 @@ func onceConfirmed(call func() error) (err error) {
 	return err
 }
 
-// TestRedisClusterReplicas waits for replicas in a cluster, which has none.
+// TestRedisClusterReplicas waits for replicas in a cluster without replicas.
 func TestRedisClusterReplicas(t *testing.T) {
 	t.Parallel()
 	nodes := startRedisCluster(t)
@@ -300,7 +300,7 @@ func TestRedisClusterReplicas(t *testing.T) {
 	}
 }
 
-// TestRedisLosesData goes on with a server that has restarted without its data.
+// TestRedisLosesData continues with a server that has restarted without its data.
 func TestRedisLosesData(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
@@ -331,8 +331,8 @@ func TestRedisLosesData(t *testing.T) {
 	}
 }
 
-// TestRedisLongLived announces an entry that lives for longer than the stream remembers, without
-// its value, which would take memory for a day.
+// TestRedisLongLived announces an entry with a lifetime above the stream's retention without its value, which
+// would take memory for a day.
 func TestRedisLongLived(t *testing.T) {
 	t.Parallel()
 	r := openRedis(t, redisstore.Options{Address: startRedis(t).address(), Followed: []string{"account"}})
@@ -357,7 +357,7 @@ func TestRedisLongLived(t *testing.T) {
 	}
 }
 
-// TestRedisNewerRecord refuses what a newer gateway has written.
+// TestRedisNewerRecord rejects records that a newer gateway has written.
 func TestRedisNewerRecord(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
@@ -376,8 +376,8 @@ func TestRedisNewerRecord(t *testing.T) {
 	}
 }
 
-// TestRedisFailover kills the master: the others of a step's kind find all that the replicas
-// had, and a follower is told what there is and what changes then.
+// TestRedisFailover kills the master: the new master has all entries that the replicas had, and a follower
+// receives all entries and the following changes.
 func TestRedisFailover(t *testing.T) {
 	t.Parallel()
 	servers := startRedisSentinel(t)
@@ -396,7 +396,7 @@ func TestRedisFailover(t *testing.T) {
 	servers.master(t).kill()
 	began := time.Now()
 	relaxed := options
-	relaxed.WaitReplicas = 1 // one of two is left
+	relaxed.WaitReplicas = 1 // one of two replicas is left
 	r = openRedis(t, relaxed)
 	for {
 		err := r.Put(ctx, "revoked:later", []byte("v"), time.Hour)

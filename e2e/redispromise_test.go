@@ -14,13 +14,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// TestRedisOnce has two gateways use the same 2,000 entries once each, while the master ends, and
-// counts what both were told they have used, and what is not there afterwards. Only with
-// wait_replicas nothing may be lost; the numbers without are for docs/evidence/replicas.md (run it with -v).
+// TestRedisOnce lets two gateways use the same 2,000 entries once each while the master fails. It counts the
+// entries that both gateways were told they had used, and those that are missing afterwards. Losses are only
+// forbidden with wait_replicas; the numbers without it are for docs/evidence/replicas.md (run it with -v).
 func TestRedisOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		servers []string // options
+		servers []string // command-line options
 		wait    int
 		fault   syscall.Signal
 	}{
@@ -45,7 +45,7 @@ func TestRedisOnce(t *testing.T) {
 	}
 }
 
-// onceRounds is 1 for everybody who only wants to know that nothing is used twice or lost, and more for docs/evidence/replicas.md.
+// onceRounds is 1 for checking that no entry is used twice or lost, and higher for docs/evidence/replicas.md.
 var onceRounds = flag.Int("once", 1, "rounds of each fault in TestRedisOnce")
 
 const usesTotal = 2000
@@ -71,8 +71,8 @@ func newUses(t *testing.T, servers []string, wait int) *uses {
 	return u
 }
 
-// run has eight clients at each gateway use all entries in the same order, and sends the master a
-// signal in the middle.
+// run lets eight clients at each gateway use all entries in the same order, and sends the master a signal in
+// the middle.
 func (u *uses) run(t *testing.T, fault syscall.Signal) {
 	var all sync.WaitGroup
 	for i := range u.gateways {
@@ -94,7 +94,7 @@ func (u *uses) run(t *testing.T, fault syscall.Signal) {
 	all.Wait()
 }
 
-// fail sends the master a signal. A paused one goes on after a while, as the old master.
+// fail sends the master a signal. A paused master resumes after a while.
 func (u *uses) fail(t *testing.T, fault syscall.Signal) {
 	master := u.servers.master(t)
 	_ = master.process.cmd.Process.Signal(fault)
@@ -104,7 +104,7 @@ func (u *uses) fail(t *testing.T, fault syscall.Signal) {
 	}
 }
 
-// use adds an entry, and asks again for as long as it is not known whether that has worked.
+// use adds an entry, and retries while the result is unknown.
 func (u *uses) use(t *testing.T, gateway, n int) {
 	defer u.done.Add(1)
 	began := time.Now()
@@ -121,9 +121,9 @@ func (u *uses) use(t *testing.T, gateway, n int) {
 	}
 }
 
-// count returns how many entries both gateways have used, and how many are gone that one has.
+// count returns the number of entries that both gateways have used, and of used entries that are missing.
 func (u *uses) count(t *testing.T) (both, lost int) {
-	time.Sleep(2 * time.Second) // an old master becomes a replica, and gives up what it alone has
+	time.Sleep(2 * time.Second) // the old master becomes a replica, and discards changes that only it has
 	for n := range usesTotal {
 		_, err := u.gateways[0].Get(t.Context(), fmt.Sprint("assertion:", n))
 		switch {

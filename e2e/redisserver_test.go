@@ -17,18 +17,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A redisServer is a Redis server on loopback, or a Sentinel, in a folder of its own. The
-// variable REDIS_SERVER names another program, such as valkey-server.
+// A redisServer is a Redis server or Sentinel on loopback, with its own folder. The environment variable
+// REDIS_SERVER specifies another program, such as valkey-server.
 type redisServer struct {
 	folder  string
 	port    string
 	process *process
-	options []string // of the command line
+	options []string // command-line options
 	client  *redis.Client
 }
 
-// startRedis starts a server until the test ends, with options such as "--maxmemory", "4mb".
-// What it holds is kept over a restart.
+// startRedis runs a server until the end of the test, with options such as "--maxmemory", "4mb". Its data
+// survive a restart.
 func startRedis(t testing.TB, options ...string) *redisServer {
 	t.Helper()
 	s := newRedisServer(t, append([]string{"--save", "", "--appendonly", "yes", "--appendfsync", "always"}, options...)...)
@@ -41,7 +41,7 @@ func newRedisServer(t testing.TB, options ...string) *redisServer {
 	if _, err := exec.LookPath(redisProgram()); err != nil {
 		t.Skipf("the server of Redis is not installed: %v", err)
 	}
-	folder, err := os.MkdirTemp("", "redis") // a socket's path must be short
+	folder, err := os.MkdirTemp("", "redis") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func newRedisServer(t testing.TB, options ...string) *redisServer {
 
 func redisProgram() string { return cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server") }
 
-// redisPort is below 55536: a node of a cluster also listens 10,000 above.
+// redisPort returns a port below 55536, because a cluster node also listens on the port 10,000 above.
 func redisPort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -76,7 +76,7 @@ func (s *redisServer) address() string { return "127.0.0.1:" + s.port }
 
 func (s *redisServer) socket() string { return filepath.Join(s.folder, "socket") }
 
-// start starts the server, also again, and waits until it answers.
+// start starts or restarts the server, and waits until it responds.
 func (s *redisServer) start(t testing.TB) {
 	t.Helper()
 	p, err := startProcess("redis-"+s.port, nil, redisProgram(), s.options...)
@@ -89,7 +89,7 @@ func (s *redisServer) start(t testing.TB) {
 		s.client = redis.NewClient(&redis.Options{Addr: s.address(), MaxRetries: -1, Protocol: 2, DisableIdentity: true, PoolSize: 2})
 		t.Cleanup(func() { _ = s.client.Close() })
 	}
-	// Another password than none is a test's own matter: the server answers all the same.
+	// A server that requires a password counts as ready.
 	if err := p.ready(func() error {
 		err := s.client.Ping(context.Background()).Err()
 		if redis.HasErrorPrefix(err, "NOAUTH") {
@@ -101,18 +101,18 @@ func (s *redisServer) start(t testing.TB) {
 	}
 }
 
-// kill ends the server as kill -9 does.
+// kill kills the server like kill -9.
 func (s *redisServer) kill() {
 	_ = s.process.cmd.Process.Signal(syscall.SIGCONT)
 	_ = s.process.cmd.Process.Kill()
 	<-s.process.done
 }
 
-// pause stops the server from doing anything; resume lets it go on.
+// pause suspends the server; resume resumes it.
 func (s *redisServer) pause()  { _ = s.process.cmd.Process.Signal(syscall.SIGSTOP) }
 func (s *redisServer) resume() { _ = s.process.cmd.Process.Signal(syscall.SIGCONT) }
 
-// forget removes what the server, which is not running, has kept.
+// forget deletes the stored data of the server, which must not be running.
 func (s *redisServer) forget(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{"appendonlydir", "appendonly.aof", "dump.rdb"} {
@@ -132,7 +132,7 @@ func (s *redisServer) do(t testing.TB, words ...any) any {
 	return answer
 }
 
-// await waits until INFO of a section holds a text.
+// await waits until a section of INFO contains a text.
 func (s *redisServer) await(t *testing.T, section, text string) {
 	t.Helper()
 	if err := s.process.ready(func() error {
@@ -146,20 +146,20 @@ func (s *redisServer) await(t *testing.T, section, text string) {
 	}
 }
 
-// A redisSentinel is a master and two replicas, which three Sentinels watch.
+// A redisSentinel is a master with two replicas and three Sentinels.
 type redisSentinel struct {
-	servers   []*redisServer // the first is the master at first
+	servers   []*redisServer // the first is the initial master
 	sentinels []*redisServer
 }
 
 const (
 	sentinelMaster = "gateways"
 
-	// sentinelDown is after how long without an answer a Sentinel holds a server for down.
+	// sentinelDown is the time without a response after which a Sentinel considers a server down.
 	sentinelDown = time.Second
 )
 
-// startRedisSentinel starts all until the test ends, with options of the servers.
+// startRedisSentinel runs all servers until the end of the test, with the given options for the Redis servers.
 func startRedisSentinel(t *testing.T, options ...string) *redisSentinel {
 	t.Helper()
 	r := &redisSentinel{}
@@ -197,7 +197,7 @@ func startSentinel(t *testing.T, masterPort string) *redisServer {
 	return s
 }
 
-// addresses of the Sentinels.
+// addresses returns the addresses of the Sentinels.
 func (r *redisSentinel) addresses() []string {
 	var all []string
 	for _, s := range r.sentinels {
@@ -206,7 +206,7 @@ func (r *redisSentinel) addresses() []string {
 	return all
 }
 
-// master returns the server that the Sentinels name.
+// master returns the master according to the Sentinels.
 func (r *redisSentinel) master(t *testing.T) *redisServer {
 	t.Helper()
 	named := r.sentinels[0].do(t, "SENTINEL", "get-master-addr-by-name", sentinelMaster).([]any)
@@ -219,7 +219,7 @@ func (r *redisSentinel) master(t *testing.T) *redisServer {
 	return nil
 }
 
-// startRedisCluster starts three masters that share all slots, until the test ends.
+// startRedisCluster runs three masters that share all slots until the end of the test.
 func startRedisCluster(t *testing.T, options ...string) []*redisServer {
 	t.Helper()
 	var nodes []*redisServer

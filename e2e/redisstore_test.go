@@ -14,10 +14,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/storefault"
 )
 
-// redisLifetime is how long entries live in tests: they wait for it.
+// redisLifetime is the lifetime of entries in tests, which wait for their expiry.
 const redisLifetime = 1 * time.Second
 
-// TestRedisStore runs what every store must do, with each way to reach a server.
+// TestRedisStore runs the tests of all stores with each way to reach a server.
 func TestRedisStore(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -59,7 +59,7 @@ func withPrefix(o redisstore.Options, made *atomic.Int64) redisstore.Options {
 	return o
 }
 
-// TestRedisNetwork disturbs the connections, and the server.
+// TestRedisNetwork disrupts the connections and the server.
 func TestRedisNetwork(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
@@ -82,7 +82,7 @@ func openRedis(t *testing.T, options redisstore.Options) *redisstore.Store {
 	return s
 }
 
-// To tell of all entries takes the memory of a page, however many there are.
+// An update with all entries takes the memory of one page, whatever the number of entries is.
 func TestRedisEntriesMemory(t *testing.T) {
 	const entries = 200_000
 	s := openRedis(t, redisstore.Options{Address: startRedis(t, "--appendonly", "no").address(), Timeout: 10 * time.Second})
@@ -105,7 +105,7 @@ func TestRedisEntriesMemory(t *testing.T) {
 	}
 }
 
-// heap is how much memory is in use, in bytes.
+// heap returns the memory in use in bytes.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// startRedisTLS starts a server that also listens with TLS, with a certificate of an authority for
-// a name, and asks clients for one of that authority. It returns where.
+// startRedisTLS starts a server that also listens with TLS. Its certificate is issued for a name by an
+// authority, and clients need a certificate of that authority. It returns the TLS address.
 func startRedisTLS(t *testing.T, authority *signer, name string) (address string) {
 	t.Helper()
 	s := newRedisServer(t)
@@ -29,8 +29,8 @@ func startRedisTLS(t *testing.T, authority *signer, name string) (address string
 	return "127.0.0.1:" + port
 }
 
-// With tls, the server is known by its certificate, and the gateway by its own. A start says
-// when the certificate is another's; what the server does not say may pass.
+// With tls, the server is authenticated by its certificate, and the gateway by its own. A failed start reports
+// an invalid certificate, unless the server does not report it.
 func TestRedisTLS(t *testing.T) {
 	t.Parallel()
 	var nobody *signer

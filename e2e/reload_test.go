@@ -15,21 +15,19 @@ import (
 
 const connections = 16
 
-// Reloads under load: every answer is 200, and whoever is in the middle of
-// something goes on.
+// During reloads under load, every response is 200, and multi-step flows continue.
 //
-// At each reload Caddy closes kept HTTP/1.1 connections that wait for a request
-// (net/http's Server.Shutdown), and one may be on its way. RFC 9112 §9.3.1 has
-// clients send it again, which wrk does not do: it counts a read error. So wrk
-// may see one for each connection and reload and no more, and the same for new
-// connections, which wait at the socket that Caddy closes (SO_REUSEPORT).
-// Clients that follow the RFC must see none.
+// At each reload, Caddy closes idle HTTP/1.1 connections (net/http's Server.Shutdown), on which a request may
+// be in transit. According to RFC 9112 §9.3.1, clients resend it, which wrk does not do: it counts a read
+// error. Therefore, wrk may report at most one error per connection and reload, and the same for new
+// connections, which wait at the socket that Caddy closes (SO_REUSEPORT). Clients that follow the RFC must not
+// see any error.
 func TestReloadUnderLoad(t *testing.T) {
 	app, verifier := example.demoApp(t, "openid", "user/*.rs"), oauth2.GenerateVerifier()
 	person, late := example.newPerson(t), example.newPerson(t)
 	authorize := app.AuthCodeURL("before", oauth2.S256ChallengeOption(verifier))
 
-	// Before the reloads: a session and a code of one, an open page of another.
+	// Before the reloads: a user with a session and a code, and another one with an open page.
 	code := person.signIn(t, authorize).Query().Get("code")
 	form := late.openSignIn(t, authorize)
 	token := example.userToken(t, "openid", "user/*.rs").AccessToken
@@ -48,7 +46,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		}
 		enough := 4
 		if replicasStore != "" {
-			enough = 2 // of each of the gateways, one after the other
+			enough = 2 // for each gateway, one after the other
 		}
 		if result.requests < 1000 || reloads < enough {
 			t.Errorf("%d requests and %d reloads are too few to show anything", result.requests, reloads)
@@ -87,7 +85,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	})
 }
 
-// respondCaddyfile has nothing of ours in it.
+// respondCaddyfile contains no module of caddy-fhir.
 const respondCaddyfile = `{
 	admin {$CADDY_ADMIN}
 	skip_install_trust
@@ -99,9 +97,8 @@ https://%s {
 }
 `
 
-// The broken connections that wrk sees in [TestReloadUnderLoad] are Caddy's: it
-// sees as many where Caddy does nothing but respond. docs/evidence/performance.md has both
-// numbers.
+// The broken connections that wrk reports in [TestReloadUnderLoad] are caused by Caddy: wrk reports as many if
+// Caddy only responds. docs/evidence/performance.md contains both numbers.
 func TestReloadOfRespond(t *testing.T) {
 	address, err := freeAddress()
 	if err != nil {
@@ -126,8 +123,7 @@ func TestReloadOfRespond(t *testing.T) {
 	}
 }
 
-// reloadFor reloads for some time, in both ways that there are. It says how
-// often.
+// reloadFor reloads repeatedly for some time, by command and by API. It returns the number of reloads.
 func (g *gateway) reloadFor(t *testing.T, length time.Duration) (reloads int) {
 	t.Helper()
 	end, next := time.After(length), time.NewTicker(500*time.Millisecond)
@@ -146,8 +142,7 @@ func (g *gateway) reloadFor(t *testing.T, length time.Duration) (reloads int) {
 	}
 }
 
-// postConfig loads the gateway's configuration anew over the admin API, also if
-// nothing in it has changed.
+// postConfig reloads the gateway's configuration through the admin API, even if it has not changed.
 func (g *gateway) postConfig(t *testing.T) {
 	t.Helper()
 	for _, one := range g.each() {
@@ -166,7 +161,7 @@ func (g *gateway) postConfig(t *testing.T) {
 	}
 }
 
-// reload does so with the command.
+// reload reloads the configuration with the command.
 func (g *gateway) reload(t *testing.T) {
 	t.Helper()
 	for _, one := range g.each() {
@@ -174,7 +169,7 @@ func (g *gateway) reload(t *testing.T) {
 			t.Fatalf("caddy reload: %v\n%s", err, output)
 		}
 		if g.process.replicas != nil {
-			time.Sleep(1100 * time.Millisecond) // nginx does not ask one for a second that has closed a connection
+			time.Sleep(1100 * time.Millisecond) // nginx skips a gateway that has closed a connection for a second
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// A client by others, golang.org/x/oauth2 with coreos/go-oidc, which finds all
-// it needs by discovery and checks what it is given.
+// A third-party client, golang.org/x/oauth2 with coreos/go-oidc, works with discovery alone and validates the
+// tokens.
 func TestRelyingParty(t *testing.T) {
 	ctx, provider := example.context(t), example.provider(t)
 	app, verifier := example.demoApp(t, "openid", "profile", "email", "phone", "fhirUser"), oauth2.GenerateVerifier()
@@ -87,13 +87,13 @@ func checkIDToken(t *testing.T, provider *oidc.Provider, token *oauth2.Token, no
 	if err := idToken.Claims(&claims); err != nil {
 		t.Fatal(err)
 	}
-	// SMART App Launch 2.2 wants the user's FHIR address whole.
+	// SMART App Launch 2.2 requires an absolute URL in fhirUser.
 	if claims.FHIRUser != exampleIssuer+"/fhir/R4/Practitioner/alice" {
 		t.Errorf("fhirUser %q", claims.FHIRUser)
 	}
 }
 
-// What the token endpoint must refuse.
+// The token endpoint rejects invalid redemptions.
 func TestRedemptionRefused(t *testing.T) {
 	ctx, app := example.context(t), example.demoApp(t, "openid")
 	confidential := *app
@@ -133,7 +133,7 @@ func TestRedemptionRefused(t *testing.T) {
 	})
 }
 
-// A confidential client may show its secret in either way (RFC 6749 §2.3.1).
+// A confidential client may send its secret in either way (RFC 6749 §2.3.1).
 func TestConfidentialClient(t *testing.T) {
 	person := example.newPerson(t)
 	person.signIn(t, example.demoApp(t).AuthCodeURL("first"))
@@ -168,7 +168,7 @@ func wantOAuthError(t *testing.T, err error, code string) {
 	}
 }
 
-// fragmentOf reads parameters from a URL's fragment.
+// fragmentOf returns the parameters in a URL's fragment.
 func fragmentOf(t *testing.T, u *url.URL) url.Values {
 	t.Helper()
 	values, err := url.ParseQuery(u.EscapedFragment())

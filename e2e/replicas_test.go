@@ -12,17 +12,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// replicasStore is the store of REPLICAS: redis, sentinel or postgres. With it, all these tests run against three gateways on
-// it, behind nginx, wherever they would start one.
+// replicasStore is the store in REPLICAS: redis, sentinel or postgres. If it is set, all these tests run
+// against three gateways with that store behind nginx, in place of one gateway.
 var replicasStore = os.Getenv("REPLICAS")
 
-// replicable reports whether a configuration can be that of several gateways here.
+// replicable reports whether a configuration can be used for several gateways.
 func replicable(caddyfile, address string) bool {
 	return strings.Count(caddyfile, "\tfhir {\n") == 1 && strings.Count(caddyfile, "\nhttps://"+address+" {\n") == 1 &&
 		!strings.Contains(caddyfile, "\tstore ")
 }
 
-// startReplicas is startGateway for several.
+// startReplicas is startGateway for several gateways.
 func startReplicas(name, home, caddyfile, issuer, backendAddress string) (*gateway, error) {
 	folder, err := filepath.Abs(filepath.Join(outFolder, name+"-replicas"))
 	if err != nil {
@@ -50,7 +50,7 @@ func startReplicas(name, home, caddyfile, issuer, backendAddress string) (*gatew
 	}, nil
 }
 
-// each is the gateways, one by one.
+// each returns the gateways individually.
 func (g *gateway) each() []*gateway {
 	if g.process.replicas == nil {
 		return []*gateway{g}
@@ -62,7 +62,7 @@ func (g *gateway) each() []*gateway {
 	return all
 }
 
-// killReplicas ends all gateways with SIGKILL and starts them again.
+// killReplicas kills all gateways with SIGKILL and restarts them.
 func (g *gateway) killReplicas(t *testing.T) {
 	t.Helper()
 	gateways := g.process.replicas.Gateways
@@ -74,17 +74,17 @@ func (g *gateway) killReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(1100 * time.Millisecond) // nginx asks none of them for a second
+	time.Sleep(1100 * time.Millisecond) // nginx skips each of them for a second
 }
 
-// othersHear waits until a change at one gateway is known to all.
+// othersHear waits until a change at one gateway has reached all others.
 func othersHear() {
 	if replicasStore != "" {
 		time.Sleep(time.Second)
 	}
 }
 
-// alone skips a test of what is not there when there are several gateways.
+// alone skips a test that does not apply to several gateways.
 func alone(t *testing.T, why string) {
 	t.Helper()
 	if replicasStore != "" {
@@ -92,7 +92,7 @@ func alone(t *testing.T, why string) {
 	}
 }
 
-// TestConformanceOfReplicas runs our ports of the conformance suites, each request by the next of three gateways.
+// TestConformanceOfReplicas runs the ports of the conformance suites, with requests distributed over three gateways.
 func TestConformanceOfReplicas(t *testing.T) {
 	switch replicasStore {
 	case "", "memory", "file":
@@ -104,7 +104,7 @@ func TestConformanceOfReplicas(t *testing.T) {
 	}
 	t.Cleanup(engine.Stop)
 	file := filepath.Join(t.TempDir(), "store")
-	_, key, _ := strings.Cut(deployment.StoreKey, "=") // the tests there read no variables
+	_, key, _ := strings.Cut(deployment.StoreKey, "=") // these tests read no environment variables
 	directives := strings.Replace(engine.Directives(), "{env.FHIR_STORE_KEY}", key, 1)
 	if err := os.WriteFile(file, []byte(directives), 0o600); err != nil {
 		t.Fatal(err)

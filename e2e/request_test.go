@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// answer is an HTTP response that was read to its end.
+// answer is a completely received HTTP response.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// send sends a request and reads the answer.
+// send sends a request and reads the response.
 func send(t *testing.T, client *http.Client, r *http.Request) answer {
 	t.Helper()
 	a, err := trySend(client, r)
@@ -46,7 +46,7 @@ func newRequest(t *testing.T, method, address, body string) *http.Request {
 	return r
 }
 
-// fhir sends a FHIR request with a token, or without one if it is empty.
+// fhir sends a FHIR request with a token; "": without a token.
 func (g *gateway) fhir(t *testing.T, token, method, path, body string) answer {
 	t.Helper()
 	r := newRequest(t, method, g.issuer+"/fhir/R4/"+path, body)
@@ -59,7 +59,7 @@ func (g *gateway) fhir(t *testing.T, token, method, path, body string) answer {
 	return send(t, g.client, r)
 }
 
-// expand asks for an expansion, with name and value pairs of further parameters.
+// expand requests an expansion, with name and value pairs of further parameters.
 func (g *gateway) expand(t *testing.T, token, valueSet string, parameters ...string) answer {
 	t.Helper()
 	query := url.Values{"url": {valueSet}}
@@ -69,7 +69,7 @@ func (g *gateway) expand(t *testing.T, token, valueSet string, parameters ...str
 	return g.fhir(t, token, http.MethodGet, "ValueSet/$expand?"+query.Encode(), "")
 }
 
-// is fails the test unless the answer has this status.
+// is fails the test unless the response has the given status.
 func (a answer) is(t *testing.T, status int) answer {
 	t.Helper()
 	if a.status != status {
@@ -78,7 +78,7 @@ func (a answer) is(t *testing.T, status int) answer {
 	return a
 }
 
-// decode reads the answer's JSON into a value.
+// decode decodes the response's JSON into a value.
 func (a answer) decode(t *testing.T, value any) {
 	t.Helper()
 	if err := json.Unmarshal(a.body, value); err != nil {
@@ -86,8 +86,8 @@ func (a answer) decode(t *testing.T, value any) {
 	}
 }
 
-// isOutcome fails the test unless the answer is an OperationOutcome with at
-// least one error, as FHIR's media type.
+// isOutcome fails the test unless the response is an OperationOutcome with at least one error, in FHIR's media
+// type.
 func (a answer) isOutcome(t *testing.T) {
 	t.Helper()
 	if got := a.header.Get("Content-Type"); !strings.HasPrefix(got, "application/fhir+json") {
@@ -108,7 +108,7 @@ func (a answer) isOutcome(t *testing.T) {
 	}
 }
 
-// location is where the answer redirects to.
+// location returns the target of the response's redirect.
 func (a answer) location(t *testing.T) *url.URL {
 	t.Helper()
 	location, err := url.Parse(a.is(t, http.StatusFound).header.Get("Location"))

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// refresh uses a refresh token as golang.org/x/oauth2 does.
+// refresh redeems a refresh token as golang.org/x/oauth2 does.
 func (g *gateway) refresh(t *testing.T, app *oauth2.Config, token *oauth2.Token) (*oauth2.Token, error) {
 	t.Helper()
 	return app.TokenSource(g.context(t), &oauth2.Token{RefreshToken: token.RefreshToken}).Token()
 }
 
-// mustRefresh is refresh for tokens that are good.
+// mustRefresh is refresh for valid tokens.
 func (g *gateway) mustRefresh(t *testing.T, app *oauth2.Config, token *oauth2.Token) *oauth2.Token {
 	t.Helper()
 	next, err := g.refresh(t, app, token)
@@ -26,13 +26,13 @@ func (g *gateway) mustRefresh(t *testing.T, app *oauth2.Config, token *oauth2.To
 	return next
 }
 
-// offline signs in and returns what an app is given that works on without the person.
+// offline signs in and returns the tokens of an app with offline access.
 func (g *gateway) offline(t *testing.T) *oauth2.Token {
 	t.Helper()
 	return g.userToken(t, "openid", "offline_access", "fhirUser", "user/*.rs")
 }
 
-// A client by others refreshes, and stolen tokens are noticed.
+// A third-party client can refresh, and reuse of stolen tokens is detected.
 func TestRefreshingParty(t *testing.T) {
 	app := example.demoApp(t)
 	first := example.offline(t)
@@ -52,7 +52,7 @@ func TestRefreshingParty(t *testing.T) {
 	example.expand(t, third.AccessToken, gender).is(t, http.StatusUnauthorized)
 }
 
-// The gateway is killed, without a chance to write anything, and started again.
+// A killed gateway, which could not write anything at its end, restarts with its state.
 func TestKilled(t *testing.T) {
 	g := ownGateway(t, "gateway-killed", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
 	app := g.demoApp(t, "openid")
@@ -64,7 +64,7 @@ func TestKilled(t *testing.T) {
 	next := g.mustRefresh(t, app, g.mustRefresh(t, app, stolen))
 	signedIn := g.newPerson(t)
 	signedIn.signIn(t, app.AuthCodeURL("before"))
-	for failures := 0; failures < 2; { // those in between are not counted, because they must wait
+	for failures := 0; failures < 2; { // throttled attempts in between do not count
 		if g.mistype(t).status == http.StatusForbidden {
 			failures++
 		}
@@ -102,16 +102,16 @@ func TestKilled(t *testing.T) {
 	})
 	t.Run("who guessed before waits longer", func(t *testing.T) {
 		if g.mistype(t).status == http.StatusTooManyRequests {
-			return // the wait is not over yet
+			return // the wait has not ended
 		}
-		// The first wait there is takes a second.
+		// The first wait takes a second.
 		if next := g.mistype(t).is(t, http.StatusTooManyRequests); next.header.Get("Retry-After") == "1" {
 			t.Error("the failures of before were forgotten")
 		}
 	})
 }
 
-// mistype sends the sign-in page with a wrong password, in a new browser.
+// mistype submits the sign-in page with a wrong password, in a new browser.
 func (g *gateway) mistype(t *testing.T) answer {
 	t.Helper()
 	p := g.newPerson(t)
@@ -127,7 +127,7 @@ func (g *gateway) revoke(t *testing.T, token string) {
 	send(t, g.client, r).is(t, http.StatusOK)
 }
 
-// keyIDs are those of the published keys.
+// keyIDs returns the ids of the published keys.
 func (g *gateway) keyIDs(t *testing.T) (ids []string) {
 	t.Helper()
 	var set struct {
@@ -141,7 +141,7 @@ func (g *gateway) keyIDs(t *testing.T) (ids []string) {
 	return ids
 }
 
-// killAndStart ends the gateway with SIGKILL and starts it with what it left.
+// killAndStart kills the gateway with SIGKILL and restarts it with its files.
 func (g *gateway) killAndStart(t *testing.T, name string) {
 	t.Helper()
 	if g.process.replicas != nil {
@@ -164,7 +164,7 @@ func (g *gateway) killAndStart(t *testing.T, name string) {
 	}
 }
 
-// A code flow of which every step is by another configuration.
+// A code flow works if the configuration is reloaded before each step.
 func TestCodeFlowAcrossReloads(t *testing.T) {
 	g := ownGateway(t, "gateway-reloads", fhirServer.address)
 	app, verifier := g.demoApp(t, "openid", "offline_access", "user/*.rs"), oauth2.GenerateVerifier()

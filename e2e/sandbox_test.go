@@ -9,9 +9,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Somebody opens the example's start page, signs in, picks a patient, and sees what the
-// sandbox app may see and what not; then with fewer scopes, and without an EHR. The
-// screenshots in out/ are there to be looked at.
+// A user opens the example's start page, signs in, picks a patient, and sees the records that the sandbox app
+// may and may not read; then with fewer scopes, and without an EHR. The screenshots in out/ are for visual
+// inspection.
 func TestSandbox(t *testing.T) {
 	ctx, g := newBrowser(t), ownGateway(t, "gateway-sandbox", "") // with the example's own records
 	perform(t, ctx,
@@ -28,11 +28,11 @@ func TestSandbox(t *testing.T) {
 	sandboxLooks(t, ctx, "launch-page", 0)
 	perform(t, ctx,
 		chromedp.Click("//button[text()='Open the app']"),
-		chromedp.WaitVisible(chromedp.CSS("button[value=allow]")), // any app on the machine could listen at localhost
+		chromedp.WaitVisible(chromedp.CSS("button[value=allow]")), // consent is required, because any app on the machine could listen on localhost
 		chromedp.Click(chromedp.CSS("button[value=allow]")),
 	)
 	t.Run("what the app sees", func(t *testing.T) {
-		for _, section := range []string{"record", "refused"} { // whichever is answered first
+		for _, section := range []string{"record", "refused"} { // in any order
 			perform(t, ctx, chromedp.WaitVisible(chromedp.CSS("#"+section+" .answers li")))
 		}
 		checkStatuses(t, ctx, "record", "200", "200", "200", "200")
@@ -87,12 +87,12 @@ func checkStatuses(t *testing.T, ctx context.Context, section string, want ...st
 	}
 }
 
-// explained is a script for the value that the app shows of a member.
+// explained returns a script for the value that the app shows for a member.
 func explained(section, member string) string {
 	return fmt.Sprintf("[...document.querySelectorAll('#%s dl div')].find((row) => row.querySelector('dt').textContent === '%s')?.querySelector('dd').textContent ?? ''", section, member)
 }
 
-// sandboxLooks looks at the page that is open, in every size and colour scheme.
+// sandboxLooks checks the open page in every size and color scheme.
 func sandboxLooks(t *testing.T, ctx context.Context, name string, scripts int) {
 	t.Helper()
 	for _, width := range []int64{320, 390, 1280} {

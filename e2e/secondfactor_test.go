@@ -21,7 +21,7 @@ const (
 	totpSecret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 )
 
-// totpNow is what an authenticator app shows (RFC 6238).
+// totpNow returns the current code of an authenticator app (RFC 6238).
 func totpNow() string {
 	key, _ := base32.StdEncoding.DecodeString(totpSecret)
 	mac := hmac.New(sha1.New, key)
@@ -30,8 +30,8 @@ func totpNow() string {
 	return fmt.Sprintf("%06d", binary.BigEndian.Uint32(sum[sum[19]&0xf:])&0x7fffffff%1_000_000)
 }
 
-// Somebody signs in with the keyboard alone, by password and code. The
-// screenshots in out/ are there to be looked at.
+// A user signs in with password and code, using only the keyboard. The screenshots in out/ are for visual
+// inspection.
 func TestSecondFactorInBrowser(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
 	g := ownGateway(t, "gateway-totp", fhirServer.address, aliceLine, aliceLine+"\t\t\ttotp_secret "+totpSecret+"\n")
@@ -64,7 +64,7 @@ func TestSecondFactorInBrowser(t *testing.T) {
 	}
 }
 
-// The page that asks to wait, after a wrong password too many.
+// After too many wrong passwords, the page shows how long to wait.
 func TestLockoutPage(t *testing.T) {
 	ctx := newBrowser(t)
 	g := ownGateway(t, "gateway-lockout", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
@@ -74,7 +74,7 @@ func TestLockoutPage(t *testing.T) {
 			name := fmt.Sprintf("signin-wait-%d-%s", width, scheme)
 			t.Run(name, func(t *testing.T) {
 				alert := ""
-				for tries := 0; !strings.HasPrefix(alert, "Too many wrong tries."); tries++ { // the wait doubles, so soon it is not over
+				for tries := 0; !strings.HasPrefix(alert, "Too many wrong tries."); tries++ { // the wait doubles, so that it soon exceeds the duration of an attempt
 					if tries == 5 {
 						t.Fatalf("the page says %q", alert)
 					}
@@ -90,8 +90,7 @@ func TestLockoutPage(t *testing.T) {
 	}
 }
 
-// What a client says of its address is not believed: failures count for the one
-// that it comes from.
+// Forwarded client addresses are not trusted: failures count for the address of the connection.
 func TestLockoutByAddress(t *testing.T) {
 	g := ownGateway(t, "gateway-address", fhirServer.address, "\t\tfhir_base", "\t\tlockout 1\n\t\tfhir_base")
 	address := g.demoApp(t, "openid").AuthCodeURL("state")

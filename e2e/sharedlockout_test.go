@@ -21,8 +21,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// TestSharedLockout has three gateways on a real store count tries together, name the counts
-// by keys that are in the store too, and tells how long a try takes.
+// TestSharedLockout checks that three gateways with a real store count attempts together, with keys in the
+// store for the names of the counters, and logs the duration of an attempt.
 func TestSharedLockout(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -65,7 +65,7 @@ func TestSharedLockout(t *testing.T) {
 
 var errWrongPassword = errors.New("wrong password")
 
-// lockoutGateway is what a gateway counts tries with.
+// lockoutGateway contains the parts of a gateway that count attempts.
 type lockoutGateway struct {
 	keys    *keyring.Keyring
 	limiter *lockout.Limiter
@@ -94,7 +94,7 @@ func (g *lockoutGateway) try(t *testing.T, name string, check func() error) erro
 	return g.limiter.Attempt(t.Context(), counters, errWrongPassword, check)
 }
 
-// oneSetOfKeys starts all gateways at once.
+// oneSetOfKeys starts all gateways concurrently.
 func oneSetOfKeys(t *testing.T, gateways []*lockoutGateway) {
 	sets := make([]string, len(gateways))
 	var all sync.WaitGroup
@@ -114,7 +114,7 @@ func oneSetOfKeys(t *testing.T, gateways []*lockoutGateway) {
 	}
 }
 
-// triesAtOnce makes sixty tries at once, of which some get through.
+// triesAtOnce makes sixty concurrent attempts, some of which are permitted.
 func triesAtOnce(t *testing.T, gateways []*lockoutGateway, name string, result error, want int32) {
 	var made atomic.Int32
 	var all sync.WaitGroup

@@ -13,9 +13,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// singlePageApp serves node/spa.html at its redirect URIs. It is on https and in
-// one domain with the gateway, so that browsers see both as one site: only then do
-// they send cookies along in a hidden frame.
+// singlePageApp serves node/spa.html at its redirect URIs. It uses https in one domain with the gateway, so
+// that browsers treat both as one site, and send cookies in a hidden frame.
 func singlePageApp(t *testing.T) *httptest.Server {
 	t.Helper()
 	app := httptest.NewTLSServer(nil)
@@ -24,7 +23,7 @@ func singlePageApp(t *testing.T) *httptest.Server {
 	return app
 }
 
-// serve fills in who the issuer is, and what is asked for.
+// serve inserts the issuer and the scope.
 func serve(t *testing.T, app *httptest.Server, issuer, scope string) {
 	t.Helper()
 	page, err := os.ReadFile("node/spa.html")
@@ -43,9 +42,8 @@ func serve(t *testing.T, app *httptest.Server, issuer, scope string) {
 	app.Config.Handler = mux
 }
 
-// npm oidc-client-ts in Chromium: sign-in, userinfo and $expand from another
-// origin, renewal by a hidden frame with prompt=none and by a refresh token,
-// and sign-out.
+// npm oidc-client-ts works in Chromium: sign-in, userinfo and $expand from another origin, renewal in a hidden
+// frame with prompt=none and by a refresh token, and sign-out.
 func TestSinglePageApp(t *testing.T) {
 	for _, test := range []struct{ name, scope, refreshes string }{
 		{"renewed in a hidden frame", "openid profile user/*.rs", "false"},
@@ -80,7 +78,7 @@ func TestSinglePageApp(t *testing.T) {
 	}
 }
 
-// script runs one for what it does.
+// script runs a script for its effect.
 func script(text string) step {
 	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
 		_, err := chromedp.Run(ctx, chromedp.Evaluate[string](text))
@@ -100,7 +98,7 @@ func expandsInApp(t *testing.T, ctx context.Context) {
 		chromedp.Click(chromedp.ID("ask")), chromedp.WaitVisible("//pre[text()='4']"))
 }
 
-// signsOutOfApp ends at the app, without a question: the ID token is the hint.
+// signsOutOfApp signs out and returns to the app without confirmation, because the ID token is the hint.
 func signsOutOfApp(t *testing.T, ctx context.Context, uri string) {
 	t.Helper()
 	perform(t, soon(t, ctx), chromedp.Click(chromedp.ID("sign-out")), chromedp.WaitVisible("//p[text()='nobody']"))

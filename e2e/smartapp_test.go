@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// smartApp is node/smartapp: npm fhirclient in a browser, with nothing of its own around it.
+// smartApp is node/smartapp: npm fhirclient in a browser, with minimal pages around it.
 type smartApp struct{ *httptest.Server }
 
-// smartScopes are what apps of the tests may have.
+// smartScopes are the scopes of the tests' apps.
 const smartScopes = "launch launch/patient fhirUser offline_access patient/*.rs"
 
-// newSMARTApp starts the app in the domain of the gateway.
+// newSMARTApp starts the app in the gateway's domain.
 func newSMARTApp(t *testing.T) *smartApp {
 	t.Helper()
 	app := &smartApp{singlePageApp(t)}
@@ -44,19 +44,19 @@ func (app *smartApp) launchWith(t *testing.T, options map[string]any) {
 	mux.HandleFunc("GET /app.html", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, "node/smartapp/app.html") })
 	mux.HandleFunc("GET /launch.html", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write([]byte(launch)) // a browser that is gone is not waited for
+		_, _ = w.Write([]byte(launch)) // write errors mean that the browser has disconnected
 	})
 	app.Config.Handler = mux
 }
 
-// client is a client block for the app.
+// client returns a client block for the app.
 func (app *smartApp) client(id string, lines ...string) string {
 	lines = append([]string{"redirect_uri " + app.redirectURI(), "launch_uri " + app.URL + "/launch.html", "scope " + smartScopes}, lines...)
 	return "client " + id + " {\n\t\t\t" + strings.Join(lines, "\n\t\t\t") + "\n\t\t}\n\t\t"
 }
 
-// gateway is one that the app can be launched at, with these clients. Behind it is a FHIR
-// server at an address, or if that is "", the sample records.
+// gateway starts a gateway with clients at which the app can be launched, in front of a FHIR server; without an
+// address, in front of the sample records.
 func (app *smartApp) gateway(t *testing.T, name, backendAddress string, clients ...string) *gateway {
 	t.Helper()
 	address := strings.Replace(mustFreeAddress(t), "localhost", "login"+ownDomain, 1)

@@ -13,24 +13,24 @@ import (
 	"testing"
 )
 
-// smartRow is a row of a table, by the names of its columns.
+// smartRow is a row of a table, by column name.
 type smartRow map[string]string
 
-// smartCases runs tables of what other servers' test suites expect of SMART scopes through the gateway before HAPI.
+// smartCases runs tables of expectations about SMART scopes from other servers' test suites through the gateway in front of HAPI.
 type smartCases struct {
 	*guarded
 	folder string
-	known  map[string]string // differences that were decided, by table and row, with their reasons
+	known  map[string]string // accepted differences with their reasons, by table and row
 	used   map[string]bool
 	counts map[string]map[string]int // by table and outcome
 }
 
-// knownSMARTCases has a difference a line: table/row, and the reason. A row that ends in * stands for all that begin
-// so.
+// knownSMARTCases contains a difference per line: table/row, and the reason. A row that ends in * matches all
+// rows with that prefix.
 const knownSMARTCases = "testdata/smartcases.tsv"
 
-// The tables are facts of other projects' suites, and not part of this module. They lie in the folder that SMART_CASES
-// names: search.tsv, scopes.tsv, export.tsv, gateway.tsv, linuxforhealth.tsv, linuxforhealth-scopes.tsv, fixtures.
+// The tables contain expectations of other projects' suites, which are not part of this module. They are in the folder
+// SMART_CASES: search.tsv, scopes.tsv, export.tsv, gateway.tsv, linuxforhealth.tsv, linuxforhealth-scopes.tsv, fixtures.
 func TestSMARTCases(t *testing.T) {
 	folder := os.Getenv("SMART_CASES")
 	if folder == "" {
@@ -62,7 +62,7 @@ func TestSMARTCases(t *testing.T) {
 	}
 }
 
-// rows reads a table. Its first line names the columns.
+// rows reads a table. Its first line contains the column names.
 func (c *smartCases) rows(t *testing.T, file string) []smartRow {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -87,7 +87,7 @@ func (c *smartCases) table(t *testing.T, name string) []smartRow {
 	return c.rows(t, filepath.Join(c.folder, name+".tsv"))
 }
 
-// count counts what came of a row: fault is empty if it passes, and begins with n/a: if it says nothing of a gateway.
+// count counts the outcome of a row: fault is empty if it passes, and begins with n/a: if it does not apply to a gateway.
 func (c *smartCases) count(t *testing.T, table, id, fault string) {
 	t.Helper()
 	if c.counts[table] == nil {
@@ -109,7 +109,7 @@ func (c *smartCases) count(t *testing.T, table, id, fault string) {
 	c.counts[table][outcome]++
 }
 
-// reason is the line of the known differences that is about a row; empty if none is.
+// reason returns the matching line of the known differences; "" if there is none.
 func (c *smartCases) reason(name string) string {
 	if _, ok := c.known[name]; ok {
 		return name
@@ -122,7 +122,7 @@ func (c *smartCases) reason(name string) string {
 	return ""
 }
 
-// loadFixtures stores all resources at once: what comes twice, as it comes last.
+// loadFixtures stores all resources in one transaction. Of duplicates, the last one wins.
 func (c *smartCases) loadFixtures(t *testing.T) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(c.folder, "fixtures", "*.json"))
@@ -135,7 +135,7 @@ func (c *smartCases) loadFixtures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = bytes.ReplaceAll(text, []byte(`"Practioner/`), []byte(`"Practitioner/`)) // HAPI knows no such type
+		text = bytes.ReplaceAll(text, []byte(`"Practioner/`), []byte(`"Practitioner/`)) // HAPI rejects the misspelled type
 		var b struct {
 			ResourceType string
 			Entry        []struct{ Resource json.RawMessage }
@@ -154,7 +154,7 @@ func (c *smartCases) loadFixtures(t *testing.T) {
 	c.server.putAll(t, resources)
 }
 
-// putAll stores resources in one transaction, so that they may refer to each other.
+// putAll stores resources in one transaction, so that they may reference each other.
 func (h fhirAPI) putAll(t *testing.T, resources map[string]json.RawMessage) {
 	t.Helper()
 	var entries []string
@@ -174,7 +174,7 @@ func (c *smartCases) request(t *testing.T, who guardHolder, request, body string
 	return c.send(t, who, method, strings.TrimPrefix(path, "/"), body, headers...)
 }
 
-// runSearch runs Microsoft's searches: each finds just the resources that its row lists.
+// runSearch runs Microsoft's searches: each finds exactly the resources in its row.
 func (c *smartCases) runSearch(t *testing.T) {
 	for _, row := range c.table(t, "search") {
 		who := guardHolder{row["scopes"], row["patient"], row["fhir_user"]}
@@ -208,7 +208,7 @@ func (c *smartCases) searched(t *testing.T, who guardHolder, row smartRow) strin
 	return ""
 }
 
-// foundBy is all that a request shows, on all pages.
+// foundBy returns all resources in the response, on all pages.
 func (c *smartCases) foundBy(t *testing.T, who guardHolder, request string, first answer) string {
 	t.Helper()
 	found := references{}

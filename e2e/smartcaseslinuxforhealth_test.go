@@ -11,7 +11,7 @@ import (
 // lfhID is the id of all of LinuxForHealth's resources, and of the patient.
 const lfhID = "11111111-1111-1111-1111-111111111111"
 
-// lfhResources are what LinuxForHealth's table is about. Resources that it has under one id are stored one at a time.
+// lfhResources are the resources of LinuxForHealth's table. Resources with the same id are stored one at a time.
 var lfhResources = map[string]string{
 	"Patient":              `{"resourceType":"Patient","id":"` + lfhID + `"}`,
 	"Observation":          `{"resourceType":"Observation","id":"` + lfhID + `","status":"final","code":{"text":"x"},"subject":{"reference":"Patient/` + lfhID + `"}}`,
@@ -21,7 +21,7 @@ var lfhResources = map[string]string{
 	"Provenance (target O": `{"resourceType":"Provenance","id":"` + lfhID + `","target":[{"reference":"Observation/` + lfhID + `"}],"recorded":"2020-01-01T00:00:00Z","agent":[{"who":{"display":"x"}}]}`,
 }
 
-// runLinuxForHealth runs each row once for each row of its set of scopes.
+// runLinuxForHealth runs each row with each row of its set of scopes.
 func (c *smartCases) runLinuxForHealth(t *testing.T) {
 	scopes := c.table(t, "linuxforhealth-scopes")
 	for _, row := range c.table(t, "linuxforhealth") {
@@ -37,7 +37,7 @@ func (c *smartCases) runLinuxForHealth(t *testing.T) {
 	}
 }
 
-// linuxForHealth is what is wrong with the answer to a row's request under scopes.
+// linuxForHealth returns the fault in the response to a row's request with the given scopes.
 func (c *smartCases) linuxForHealth(t *testing.T, row, scopes smartRow) string {
 	t.Helper()
 	want, na := lfhExpected(row, scopes)
@@ -63,7 +63,7 @@ func (c *smartCases) linuxForHealth(t *testing.T, row, scopes smartRow) string {
 	return ""
 }
 
-// lfhExpected reports whether a row's request is allowed under scopes, or why that is not asked.
+// lfhExpected reports whether a row's request is allowed with the given scopes, or why it does not apply.
 func lfhExpected(row, scopes smartRow) (allowed bool, na string) {
 	expect := row["expect"]
 	context, _, _ := strings.Cut(scopes["scopes"], "/")
@@ -86,7 +86,7 @@ func lfhExpected(row, scopes smartRow) (allowed bool, na string) {
 	return expect == "allowed", ""
 }
 
-// lfhCovered reports whether scopes give all that is needed, as Type:permissions.
+// lfhCovered reports whether scopes include all needed permissions, in the form Type:permissions.
 func lfhCovered(needs string, scopes smartRow) bool {
 	for need := range strings.SplitSeq(needs, ",") {
 		resourceType, permissions, _ := strings.Cut(need, ":")
@@ -102,7 +102,7 @@ func lfhCovered(needs string, scopes smartRow) bool {
 	return true
 }
 
-// lfhRequest is a row's request; of a search whose answer alone the row tells, one that finds this.
+// lfhRequest returns a row's request. If the row contains only the response of a search, it returns a search with that result.
 func lfhRequest(row smartRow) (request string, headers []string) {
 	request = row["request"]
 	if strings.Contains(request, "return=minimal") {
@@ -125,7 +125,7 @@ func lfhRequest(row smartRow) (request string, headers []string) {
 	return request, headers
 }
 
-// lfhFiltered checks an answer in which only what is covered may be, and all of that is.
+// lfhFiltered checks that a response contains exactly the covered resources.
 func lfhFiltered(a answer, row, scopes smartRow) string {
 	var page searchPage
 	if err := json.Unmarshal(a.body, &page); err != nil {
@@ -145,8 +145,8 @@ func lfhFiltered(a answer, row, scopes smartRow) string {
 	return ""
 }
 
-// storeLinuxForHealth has all resources in place. HAPI deletes a Patient that others refer to, and indexes their references no
-// more, even if the Patient is stored again. So for a row that deletes, what refers to others is stored anew.
+// storeLinuxForHealth stores all resources. HAPI deletes a Patient that others reference, and does not index these references
+// again, even if the Patient is stored again. Therefore, the referencing resources are stored again for a row that deletes.
 func (c *smartCases) storeLinuxForHealth(t *testing.T, row smartRow) {
 	t.Helper()
 	all := map[string]json.RawMessage{

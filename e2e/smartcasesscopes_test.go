@@ -12,10 +12,10 @@ import (
 
 var scopeType = regexp.MustCompile(`(?:patient|user|system)/([A-Za-z*]+)\.([a-z*]*)`)
 
-// withoutScope is how the gateway refuses what no scope is about.
+// withoutScope matches the gateway's refusal if no scope covers a request.
 var withoutScope = regexp.MustCompile(`No scope allows [a-z-]+ of|The token has`)
 
-// runScopes checks by a request for each permission what a token's scopes give.
+// runScopes checks the permissions of a token's scopes by one request each.
 func (c *smartCases) runScopes(t *testing.T) {
 	c.server.send(t, http.MethodPut, "Patient/foo", `{"resourceType":"Patient","id":"foo"}`)
 	for _, row := range c.table(t, "scopes") {
@@ -27,8 +27,8 @@ func (c *smartCases) runScopes(t *testing.T) {
 	}
 }
 
-// scopeGives checks the permissions on all types that a token's scopes or its row's expectation name. A token that
-// Microsoft refuses as a whole gives nothing here.
+// scopeGives checks the permissions for all types in a token's scopes or its row's expectation. A token that
+// Microsoft rejects as a whole grants nothing here.
 func (c *smartCases) scopeGives(t *testing.T, row smartRow) string {
 	t.Helper()
 	want, grants := strings.CutPrefix(row["expect"], "grant: ")
@@ -59,7 +59,7 @@ func (c *smartCases) scopeGives(t *testing.T, row smartRow) string {
 	return ""
 }
 
-// permits reports whether some scope is about an interaction, whatever comes of it.
+// permits reports whether some scope covers an interaction, whatever its result is.
 func (c *smartCases) permits(t *testing.T, who guardHolder, resourceType string, letter rune) bool {
 	t.Helper()
 	body := fmt.Sprintf(`{"resourceType":%q,"id":"none"}`, resourceType)
@@ -79,7 +79,7 @@ func (c *smartCases) permits(t *testing.T, who guardHolder, resourceType string,
 	return a.status != http.StatusForbidden || !withoutScope.Match(a.body)
 }
 
-// runExport starts the exports of Microsoft's table, and follows those that may begin.
+// runExport starts the exports of Microsoft's table, and follows those that are permitted.
 func (c *smartCases) runExport(t *testing.T) {
 	for _, row := range c.table(t, "export") {
 		fault := row["note"]
@@ -117,7 +117,7 @@ func (c *smartCases) exported(t *testing.T, row smartRow) string {
 	return c.checkExported(t, who, status, row["expect"])
 }
 
-// jobRequest begins the job that a row is about.
+// jobRequest returns the request that starts the job of a row.
 func jobRequest(about string) string {
 	switch {
 	case strings.Contains(about, "Group job"):

@@ -13,15 +13,14 @@ import (
 	"time"
 )
 
-// Bounds with room for a machine that does other work as well. What is wanted
-// is 1 s and 120 MB; the figures are in the log.
+// Limits with a margin for a busy machine. The goals are 1 s and 120 MB; the log contains the measurements.
 const (
 	startBound  = 5 * time.Second
 	memoryBound = 120 << 20
 )
 
-// Start with an empty storage folder: certificates and keys are made, the R4
-// definitions are loaded.
+// A start with an empty storage folder creates certificates and keys, and loads the R4 definitions, within the
+// limits.
 func TestStart(t *testing.T) {
 	var fastest time.Duration
 	var g *gateway
@@ -46,7 +45,7 @@ func TestStart(t *testing.T) {
 	t.Run("resident memory", func(t *testing.T) { checkMemory(t, g) })
 }
 
-// checkFirstLines finds no warning of the example about itself, and what to open.
+// checkFirstLines checks that the first log lines contain no warning about the example, and the URL to open.
 func checkFirstLines(t *testing.T, g *gateway) {
 	err := g.process.ready(func() error {
 		log, err := os.ReadFile(g.process.log)
@@ -65,14 +64,14 @@ func checkFirstLines(t *testing.T, g *gateway) {
 	}
 }
 
-// checkNameless connects as Java does, which sends no name for localhost.
+// checkNameless connects like Java, which sends no server name for localhost.
 func checkNameless(t *testing.T, g *gateway) {
 	raw, err := net.Dial("tcp", strings.TrimPrefix(g.issuer, "https://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer raw.Close()
-	nameless := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // no ServerName: none is sent
+	nameless := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // without ServerName, none is sent
 	if err := nameless.HandshakeContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +80,7 @@ func checkNameless(t *testing.T, g *gateway) {
 	}
 }
 
-// checkMemory expands a few hundred times, over small and large value sets,
-// with and without filters.
+// checkMemory makes a few hundred expansions of small and large value sets, with and without filters.
 func checkMemory(t *testing.T, g *gateway) {
 	before, _ := g.memory(t)
 	token := g.serviceToken(t)
@@ -115,7 +113,7 @@ func checkMemory(t *testing.T, g *gateway) {
 	}
 }
 
-// memory is what the gateway has in memory now, and had at most, in bytes.
+// memory returns the current and the maximum memory of the gateway in bytes.
 func (g *gateway) memory(t *testing.T) (now, most int) {
 	t.Helper()
 	alone(t, "memory of one process")

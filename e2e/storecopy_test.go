@@ -11,16 +11,16 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// movedGateway is a gateway whose store is copied to another.
+// movedGateway is a gateway whose store is copied to another store.
 type movedGateway struct {
 	*gateway
 	app     *oauth2.Config
-	token   *oauth2.Token // of the last refresh
+	token   *oauth2.Token // of the latest refresh
 	revoked *oauth2.Token
 }
 
-// What people and apps were given goes on after a move from a file to Redis, to PostgreSQL, and to a file again; and what
-// was revoked does not.
+// Sessions and grants survive a move from a file to Redis, to PostgreSQL, and back to a file. Revoked ones stay
+// revoked.
 func TestStoreCopied(t *testing.T) {
 	if replicasStore != "" {
 		t.Skip("the gateway of this test has a file")
@@ -51,7 +51,7 @@ func (g *movedGateway) copy(to string) (string, error) {
 	return string(out), err
 }
 
-// move stops the gateway, without which nothing is copied, copies its store, and starts it with the other.
+// move stops the gateway, which a copy requires, copies its store, and starts it with the other store.
 func (g *movedGateway) move(t *testing.T, to string) {
 	t.Helper()
 	out, err := g.copy(to)

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// TestRedisTrial finds what becomes of a server that is in use, and that it is well again.
+// TestRedisTrial checks that a problem of a server in use is detected, and also its end.
 func TestRedisTrial(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
@@ -57,7 +57,7 @@ func TestRedisTrial(t *testing.T) {
 	}
 }
 
-// TestRedisRights names each right that is missing at a start, and revocations are not refused as if there were no answer.
+// TestRedisRights checks that each missing permission is reported at a start, and that a refused step changes nothing.
 func TestRedisRights(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
@@ -110,7 +110,7 @@ func TestRedisRights(t *testing.T) {
 	}
 }
 
-// storedInRedis are the names of all that a server has, beside the records of steps.
+// storedInRedis returns the names of all keys on a server, except the records of steps.
 func storedInRedis(t *testing.T, s *redisServer) []string {
 	t.Helper()
 	names, err := s.client.Keys(t.Context(), "*").Result()
@@ -122,7 +122,7 @@ func storedInRedis(t *testing.T, s *redisServer) []string {
 	return names
 }
 
-// TestRedisVolatile tells a server that keeps nothing from one that does.
+// TestRedisVolatile checks that a server without persistence is detected.
 func TestRedisVolatile(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]string{"yes": "", "no": "keeps nothing"} {
@@ -133,7 +133,7 @@ func TestRedisVolatile(t *testing.T) {
 	}
 }
 
-// TestPostgresTrial names each right on the table that is missing, at a start and later.
+// TestPostgresTrial checks that each missing permission on the table is reported, at a start and later.
 func TestPostgresTrial(t *testing.T) {
 	t.Parallel()
 	server := startPostgres(t, "fsync=off")

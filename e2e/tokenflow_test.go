@@ -8,7 +8,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// The token flow: response_type=token, answered in the fragment.
+// Token flow: the response to response_type=token is in the fragment.
 func TestTokenFlow(t *testing.T) {
 	tests := []struct {
 		name, scope string
@@ -51,8 +51,8 @@ func TestTokenFlow(t *testing.T) {
 	}
 }
 
-// checkImplicitIDToken checks what OpenID Connect Core §3.2.2.10 wants beside
-// the signature: that the ID token is bound to request and access token.
+// checkImplicitIDToken checks the requirements of OpenID Connect Core §3.2.2.10 except the signature: the ID
+// token is bound to the request and the access token.
 func checkImplicitIDToken(t *testing.T, given url.Values) {
 	t.Helper()
 	idToken, err := example.provider(t).Verifier(&oidc.Config{ClientID: "demo-app"}).Verify(example.context(t), given.Get("id_token"))

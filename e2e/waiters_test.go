@@ -11,15 +11,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// waitingPeople sign in by a provider that hangs, until they are stopped.
+// waitingPeople sign in at a hanging provider until they are stopped.
 type waitingPeople struct {
 	cancel         context.CancelFunc
 	done           sync.WaitGroup
 	arrived, ended atomic.Int64
 }
 
-// startWaiters sends people to two providers, and waits until all have come to
-// where they must wait, so that their way there is not measured.
+// startWaiters sends people to two providers, and waits until all of them are blocked, so that the requests
+// before that are not measured.
 func startWaiters(t *testing.T, g *gateway, token *providertest.Provider) *waitingPeople {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -34,7 +34,7 @@ func startWaiters(t *testing.T, g *gateway, token *providertest.Provider) *waiti
 		client.CheckRedirect = w.follow
 		r := newRequest(t, http.MethodGet, app.AuthCodeURL("state", by(idp)), "").WithContext(ctx)
 		w.done.Go(func() {
-			_, _ = trySend(client, r) // it fails in any case: nothing listens at the redirect URI
+			_, _ = trySend(client, r) // fails in any case, because nothing listens at the redirect URI
 			if ctx.Err() == nil {
 				w.ended.Add(1)
 			}
@@ -54,8 +54,7 @@ func startWaiters(t *testing.T, g *gateway, token *providertest.Provider) *waiti
 	return w
 }
 
-// follow goes wherever it is sent, and counts who goes where the gateway has to
-// ask the provider.
+// follow follows redirects, and counts the people whose request makes the gateway contact the provider.
 func (w *waitingPeople) follow(r *http.Request, _ []*http.Request) error {
 	switch r.URL.Path {
 	case "/oauth2/login/discovery", "/oauth2/callback/token":
@@ -64,7 +63,7 @@ func (w *waitingPeople) follow(r *http.Request, _ []*http.Request) error {
 	return nil
 }
 
-// stop ends the waiting and says how many waited until then.
+// stop ends the waiting and returns the number of people who were still waiting.
 func (w *waitingPeople) stop() int {
 	waited := waiters - int(w.ended.Load())
 	w.cancel()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// steps is how many pages and redirects a way may have.
+// steps is the maximum number of pages and redirects in a walk.
 const steps = 20
 
 var (
@@ -19,9 +19,8 @@ var (
 	tagProperty = regexp.MustCompile(`\b(action|name|value)="([^"]*)"`)
 )
 
-// walk goes where a browser would go from an address, from server to server. In
-// the forms that it meets it types what there is for a field. It returns the
-// first address that begins with end, which is not opened.
+// walk follows redirects and forms from an address across servers as a browser would. It fills in forms with
+// the values for their fields. It returns the first address that begins with end, without opening it.
 func (p *person) walk(t *testing.T, address, end string, typed url.Values) *url.URL {
 	t.Helper()
 	r := newRequest(t, http.MethodGet, address, "")
@@ -44,7 +43,7 @@ func (p *person) walk(t *testing.T, address, end string, typed url.Values) *url.
 	return nil
 }
 
-// answerPage fills in a form, or goes back to the app if the person may not sign in.
+// answerPage fills in a form, or returns to the app if the person may not sign in.
 func answerPage(t *testing.T, at *url.URL, page answer, typed url.Values) *http.Request {
 	t.Helper()
 	link := backLink.FindSubmatch(page.body)
@@ -58,7 +57,7 @@ func answerPage(t *testing.T, at *url.URL, page answer, typed url.Values) *http.
 	return newRequest(t, http.MethodGet, back.String(), "")
 }
 
-// fillIn makes the request that a page's form would make.
+// fillIn returns the request that a page's form would send.
 func fillIn(t *testing.T, at *url.URL, page answer, typed url.Values) *http.Request {
 	t.Helper()
 	body := string(page.body)
