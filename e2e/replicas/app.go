@@ -17,18 +17,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// answer is what a gateway, or nginx in its place, answered.
+// answer is the response of a gateway or of nginx.
 type answer struct {
 	status   int
 	body     string
 	location *url.URL
-	err      error // none came
+	err      error // no response was received
 }
 
-// unknown reports whether it says nothing of what has happened.
+// unknown reports whether the result of the request is unknown.
 func (a answer) unknown() bool { return a.err != nil || a.status >= 500 }
 
-// told is the answer for people.
+// told returns the response as text for messages.
 func (a answer) told() string {
 	if a.err != nil {
 		return a.err.Error()
@@ -41,10 +41,10 @@ func (a answer) told() string {
 	return http.StatusText(a.status) + " " + text[:min(len(text), 160)]
 }
 
-// oauthError is the error code of an answer in JSON.
+// oauthError returns the error code of a JSON response.
 func (a answer) oauthError() string {
 	var body struct{ Error string }
-	_ = json.Unmarshal([]byte(a.body), &body) // no JSON has none
+	_ = json.Unmarshal([]byte(a.body), &body) // other bodies contain no error code
 	return body.Error
 }
 
@@ -61,7 +61,7 @@ func send(client *http.Client, r *http.Request) answer {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	location, _ := response.Location() // most have none
+	location, _ := response.Location() // most responses have none
 	return answer{response.StatusCode, string(body), location, err}
 }
 
@@ -78,7 +78,7 @@ func (a *app) post(ctx context.Context, as, path string, form url.Values) answer
 	return send(a.http, r)
 }
 
-// tokens are what the token endpoint gives.
+// tokens is the response of the token endpoint.
 type tokens struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token"`
@@ -86,7 +86,7 @@ type tokens struct {
 
 func (a answer) tokens() (t tokens) {
 	if a.err == nil && a.status == http.StatusOK {
-		_ = json.Unmarshal([]byte(a.body), &t) // then it has none
+		_ = json.Unmarshal([]byte(a.body), &t) // invalid JSON contains no tokens
 	}
 	return t
 }
@@ -105,17 +105,17 @@ func (a *app) revoke(ctx context.Context, token string) answer {
 	return a.post(ctx, clientID, "/oauth2/revoke", url.Values{"token": {token}})
 }
 
-// introspect reports the token's state by RFC 7662: status 200, and whether it is active in the body.
+// introspect introspects a token by RFC 7662: the body of a 200 response contains whether it is active.
 func (a *app) introspect(ctx context.Context, token string) answer {
 	return a.post(ctx, clientID, "/oauth2/introspect", url.Values{"token": {token}})
 }
 
-// read asks for a record, which the guard lets through.
+// read reads a record through the guard.
 func (a *app) read(ctx context.Context, token string) answer {
 	return a.get(ctx, "Patient?_count=1", token)
 }
 
-// get asks for something of the FHIR API.
+// get sends a GET request to the FHIR API.
 func (a *app) get(ctx context.Context, path, token string) answer {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.issuer+"/fhir/R4/"+path, nil)
 	if err != nil {
@@ -125,7 +125,7 @@ func (a *app) get(ctx context.Context, path, token string) answer {
 	return send(a.http, r)
 }
 
-// firstPatient is the path of the first record of a searchset.
+// firstPatient returns the path of the first record in a searchset.
 func firstPatient(a answer) (string, error) {
 	var bundle struct {
 		Entry []struct{ Resource struct{ ID string } }
@@ -136,7 +136,7 @@ func firstPatient(a answer) (string, error) {
 	return "Patient/" + bundle.Entry[0].Resource.ID, nil
 }
 
-// assert authenticates by an assertion (RFC 7523).
+// assert authenticates with an assertion (RFC 7523).
 func (a *app) assert(ctx context.Context, assertion string) answer {
 	return a.post(ctx, "", "/oauth2/token", url.Values{
 		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}, "client_assertion": {assertion},
@@ -155,7 +155,7 @@ func (a *app) assertion() (string, error) {
 	}).Serialize()
 }
 
-// at is the app as one gateway alone sees it, past nginx.
+// at returns the app as a client of a single gateway, bypassing nginx.
 func (a *app) at(g *deployment.Gateway) *app {
 	return &app{a.issuer, &http.Client{Timeout: 10 * time.Second, CheckRedirect: a.http.CheckRedirect, Transport: direct{g.Address}}}
 }
@@ -173,12 +173,12 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	out.Header.Set("X-Forwarded-Proto", "https")
 	response, err := transport.RoundTrip(out)
 	if err == nil {
-		response.Request = r // relative addresses are relative to its
+		response.Request = r // base of relative redirects
 	}
 	return response, err
 }
 
-// mustTokens are those of an answer that has to have them.
+// mustTokens returns the tokens of a response, or an error if there are none.
 func mustTokens(a answer) (tokens, error) {
 	t := a.tokens()
 	if t.Access == "" || t.Refresh == "" {

@@ -15,14 +15,14 @@ import (
 	"strings"
 )
 
-// browser is somebody's, with cookies.
+// browser is a user's browser with cookies.
 type browser struct {
 	issuer string
 	http   *http.Client
 	user   string
 }
 
-// newBrowser is one that shares connections with others.
+// newBrowser returns a browser that shares connections with others.
 func newBrowser(issuer string, client *http.Client, user string) (*browser, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -39,7 +39,7 @@ type authorization struct {
 	verifier string
 }
 
-// newAuthorization is one with PKCE, state and further parameters.
+// newAuthorization returns an authorization request with PKCE, state and further parameters.
 func newAuthorization(scope string, more ...string) authorization {
 	verifier := rand.Text() + rand.Text()
 	sum := sha256.Sum256([]byte(verifier))
@@ -66,7 +66,7 @@ func (b *browser) authorize(ctx context.Context, query url.Values) answer {
 	return b.get(ctx, b.issuer+"/oauth2/authorize?"+query.Encode())
 }
 
-// code is what an answer to an authorization request leads to the app with; none, if it does not.
+// code returns the code in a redirect to the app, or "".
 func (a answer) code() string {
 	if a.location == nil || !strings.HasPrefix(a.location.String(), redirectURI) {
 		return ""
@@ -74,7 +74,7 @@ func (a answer) code() string {
 	return a.location.Query().Get("code")
 }
 
-// leadsToFailure reports whether the app is told that the server failed, since no status can say so (RFC 6749 §4.1.2.1).
+// leadsToFailure reports whether a redirect contains a server error, which cannot be a status (RFC 6749 §4.1.2.1).
 func (a answer) leadsToFailure() bool {
 	if a.location == nil {
 		return false
@@ -83,12 +83,12 @@ func (a answer) leadsToFailure() bool {
 	return failure == "server_error" || failure == "temporarily_unavailable"
 }
 
-// asksToSignIn reports whether an answer leads to the sign-in page.
+// asksToSignIn reports whether a response redirects to the sign-in page.
 func (a answer) asksToSignIn() bool { return a.location != nil && a.location.Path == "/oauth2/login" }
 
 var hidden = regexp.MustCompile(`name="request" value="([^"]*)"`)
 
-// signIn goes through an authorization request and the sign-in page. The answer is the last one.
+// signIn sends an authorization request and completes the sign-in page. It returns the last response.
 func (b *browser) signIn(ctx context.Context, request authorization) answer {
 	first := b.authorize(ctx, request.query)
 	if !first.asksToSignIn() {
@@ -109,7 +109,7 @@ func (b *browser) signIn(ctx context.Context, request authorization) answer {
 	return send(b.http, r)
 }
 
-// mustSignIn is signIn where nothing fails.
+// mustSignIn is signIn, but returns an error without a code.
 func (b *browser) mustSignIn(ctx context.Context) error {
 	if a := b.signIn(ctx, newAuthorization(scope)); a.code() == "" {
 		return errors.New("no code after signing in: " + a.told())
@@ -117,7 +117,7 @@ func (b *browser) mustSignIn(ctx context.Context) error {
 	return nil
 }
 
-// mustCode is a code in a session.
+// mustCode returns a code from an existing session.
 func (b *browser) mustCode(ctx context.Context, request authorization) (string, error) {
 	a := b.authorize(ctx, request.query)
 	if a.code() == "" {

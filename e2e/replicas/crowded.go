@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// crowded measures each store with the sessions and grants of -people people in it.
+// crowded measures each store with the sessions and grants of -people people.
 func crowded(ctx context.Context, s settings) error {
 	fmt.Printf("%d people, each with a session and a grant of one app:\n\n", s.people)
 	fmt.Print("| store | entries | size | for each person | start of a gateway: empty | full | refresh, p50: empty | full |\n|---|--:|--:|--:|--:|--:|--:|--:|\n")
@@ -38,7 +38,7 @@ func crowded(ctx context.Context, s settings) error {
 	return s.crowdMemory(ctx)
 }
 
-// crowdMemory fills a store in the memory of this process, since a gateway's own cannot be filled from outside.
+// crowdMemory fills a memory store in this process, because that of a gateway cannot be filled from outside.
 func (s *settings) crowdMemory(ctx context.Context) error {
 	before := heap()
 	state := store.NewMemory(1<<30, 0)
@@ -49,7 +49,7 @@ func (s *settings) crowdMemory(ctx context.Context) error {
 	return err
 }
 
-// crowd fills a store with copies of what one person has in it.
+// crowd fills a store with copies of one person's entries.
 func (s *settings) crowd(ctx context.Context, name string) error {
 	of, err := s.newSubject(ctx, name, 1)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *settings) crowd(ctx context.Context, name string) error {
 	return err
 }
 
-// restart starts the gateway anew, and says how long that and a refresh take.
+// restart restarts the gateway, and returns the durations of the start and of a refresh.
 func (of *subject) restart(ctx context.Context) (start, refresh time.Duration, err error) {
 	of.Gateways[0].Stop()
 	begun := time.Now()
@@ -111,16 +111,16 @@ func (of *subject) restart(ctx context.Context) (start, refresh time.Duration, e
 	return start, took.quantile(0.5), nil
 }
 
-// most is more entries than there are.
+// most is a capacity that is never reached.
 const most = 1 << 30
 
-// closer is a store that is closed after use.
+// closer is a store that must be closed after use.
 type closer interface {
 	store.Store
 	Close() error
 }
 
-// open opens the store of a gateway that does not run, past it. It also returns how to ask for its size.
+// open opens the store of a stopped gateway directly. It also returns a function that returns the store's size.
 func (of *subject) open(ctx context.Context) (closer, func() (int64, error), error) {
 	switch of.name {
 	case "file":
@@ -145,7 +145,7 @@ func (of *subject) open(ctx context.Context) (closer, func() (int64, error), err
 	return nil, nil, errors.New("no such store")
 }
 
-// tableSize is that of the table with its indexes.
+// tableSize returns the size of the table with its indexes.
 func tableSize(ctx context.Context, dsn string) (size int64, err error) {
 	connection, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -155,7 +155,7 @@ func tableSize(ctx context.Context, dsn string) (size int64, err error) {
 	return size, errors.Join(err, connection.Close(ctx))
 }
 
-// heap is the memory of this process that is in use.
+// heap returns the memory of this process that is in use.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -171,7 +171,7 @@ func fileSize(name string) (int64, error) {
 	return info.Size(), nil
 }
 
-// fill stores as many copies of one person's entries as there are people, under names of their own.
+// fill stores a copy of one person's entries for each person, under new names.
 func (s *settings) fill(ctx context.Context, state store.Store, person map[string][]byte) (entries int, err error) {
 	const batch = 3000
 	var calls []*store.Call
@@ -194,7 +194,7 @@ func (s *settings) fill(ctx context.Context, state store.Store, person map[strin
 	return entries, nil
 }
 
-// template is one entry of each kind that people have.
+// template returns one entry of each kind that people have.
 func template(ctx context.Context, state store.Store) (map[string][]byte, error) {
 	keys, err := state.List(ctx, "")
 	if err != nil {

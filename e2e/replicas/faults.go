@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// fault is something that fails for a while.
+// fault is a temporary failure.
 type fault struct {
 	name  string
 	lasts time.Duration
@@ -17,19 +17,19 @@ type fault struct {
 	end   func() error
 }
 
-// happened is a fault, and when it began and ended in the record.
+// happened is a fault with its start and end in the record.
 type happened struct {
 	name       string
 	begin, end time.Duration
 }
 
-// saboteur lets servers of a deployment fail, one at a time.
+// saboteur makes servers of a deployment fail, one at a time.
 type saboteur struct {
 	*deployment.Deployment
 	random *rand.Rand
 }
 
-// faults are those that the deployment can have now.
+// faults returns the faults that are currently possible.
 func (s *saboteur) faults() []fault {
 	g := s.Gateways[s.random.IntN(len(s.Gateways))].Process
 	all := []fault{
@@ -42,7 +42,7 @@ func (s *saboteur) faults() []fault {
 	}
 	name, down := "the store", time.Second
 	if len(servers) > 1 {
-		name, down = "the master", 4*time.Second // longer than the Sentinels wait
+		name, down = "the master", 4*time.Second // longer than the time-out of the Sentinels
 	}
 	all = append(all, s.killed(name, servers[0], down), paused(name, servers[0], 6*time.Second))
 	if s.Network.Cuts() {
@@ -55,7 +55,7 @@ func (s *saboteur) faults() []fault {
 	return all
 }
 
-// others are all that the first server has to do with.
+// others returns all processes that communicate with the first server.
 func (s *saboteur) others(servers []*deployment.Process) []*deployment.Process {
 	others := append([]*deployment.Process(nil), servers[1:]...)
 	for _, g := range s.Gateways {
@@ -85,7 +85,7 @@ func (s *saboteur) cut(name string, lasts time.Duration, some, from []*deploymen
 	}, s.Network.Heal}
 }
 
-// act lets one after another fail until the context ends, with time to recover in between.
+// act triggers faults in sequence until ctx is canceled, with time to recover in between.
 func (s *saboteur) act(ctx context.Context, now func() time.Duration) (all []happened, err error) {
 	next := 0
 	var order []int
@@ -111,7 +111,7 @@ func (s *saboteur) act(ctx context.Context, now func() time.Duration) (all []hap
 	return all, nil
 }
 
-// wait reports whether so much time has passed before the context ended.
+// wait waits for d, and reports whether it did so before ctx was canceled.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

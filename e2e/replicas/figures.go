@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// workersOfFigures is how many clients are at it at once.
+// workersOfFigures is the number of concurrent clients.
 const workersOfFigures = 8
 
 // subject is a deployment under measurement.
@@ -22,18 +22,18 @@ type subject struct {
 	workers []*worker
 }
 
-// worker is a client, with browsers of different people who are signed in, and a grant. A person has not so many grants
-// that the gateway ends the oldest.
+// worker is a client with a grant and with browsers of different signed-in people. The number of grants per person
+// stays below the limit at which the gateway revokes the oldest.
 type worker struct {
 	browsers []*browser
-	apps     []*app // one for each gateway, taken in turn
+	apps     []*app // one for each gateway, used in turn
 	turn     int
 	flows    int
 	tokens   tokens
 	patient  string
 }
 
-// app is the next gateway's.
+// app returns the app for the next gateway.
 func (w *worker) app() *app {
 	w.turn++
 	return w.apps[w.turn%len(w.apps)]
@@ -53,7 +53,7 @@ var duties = []duty{
 	{"guarded read", (*worker).read},
 }
 
-// signIn is in a new browser.
+// signIn signs in with a new browser.
 func (w *worker) signIn(ctx context.Context) error {
 	w.flows++
 	b, err := newBrowser(w.app().issuer, w.app().http, w.browsers[w.flows%len(w.browsers)].user)
@@ -103,7 +103,7 @@ func (w *worker) read(ctx context.Context) error {
 	return nil
 }
 
-// newSubject deploys gateways on a store, past nginx, and has everybody sign in.
+// newSubject deploys gateways on a store without nginx, and signs everyone in.
 func (s *settings) newSubject(ctx context.Context, store string, gateways int) (*subject, error) {
 	s.store, s.cuts = store, false
 	s.gateways = s.most(gateways)
@@ -146,15 +146,15 @@ func (of *subject) newWorker(ctx context.Context, i int) (w *worker, err error) 
 	return w, err
 }
 
-// cost is what one round of an operation took.
+// cost is the cost of one round of an operation.
 type cost struct {
 	operations     int
 	elapsed        time.Duration
-	gateway, store float64 // CPU in seconds
+	gateway, store float64 // CPU time in seconds
 	took           spread
 }
 
-// measure has all workers do their duty for a while.
+// measure lets all workers repeat an operation for a while.
 func (of *subject) measure(ctx context.Context, d duty, length time.Duration) (c cost, err error) {
 	before, storeBefore, err := of.cpu()
 	if err != nil {
@@ -181,7 +181,7 @@ func (of *subject) measure(ctx context.Context, d duty, length time.Duration) (c
 	return c, errors.Join(append(errs, err)...)
 }
 
-// cpu is what gateways and store have used up to now.
+// cpu returns the total CPU time of gateways and store.
 func (of *subject) cpu() (gateways, store float64, err error) {
 	for _, g := range of.Gateways {
 		seconds, err := g.CPU()
@@ -200,7 +200,7 @@ func (of *subject) cpu() (gateways, store float64, err error) {
 	return gateways, store, nil
 }
 
-// figures measures everything and prints tables in Markdown.
+// figures measures all operations and prints tables in Markdown.
 func figures(ctx context.Context, s settings) error {
 	stores := []string{"memory", "file"}
 	for _, store := range []string{"redis", "postgres"} {

@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// grantPool is the grants that the clients of a history share, the older ones forgotten.
+// grantPool contains the grants that the clients of a history share. Older grants are dropped.
 type grantPool struct {
 	mu     sync.Mutex
 	made   int
 	grants []*grant
 }
 
-// grant is what the clients know of one.
+// grant contains the tokens of a grant that the clients know.
 type grant struct {
 	subject string
 	mu      sync.Mutex
@@ -22,13 +22,13 @@ type grant struct {
 	uses    int
 }
 
-// Bounds that keep the histories of grants short: the checker tries orders of what overlaps.
+// Limits that keep the histories of grants short, because the checker tries orders of overlapping operations.
 const (
 	grantsAtOnce = 48
 	usesOfGrant  = 60
 )
 
-// add makes room for a new grant.
+// add adds a new grant, and drops the oldest if necessary.
 func (p *grantPool) add(session string) *grant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,7 +42,7 @@ func (p *grantPool) add(session string) *grant {
 	return g
 }
 
-// any is one of the grants; none, if there is none.
+// any returns one of the grants; nil if there is none.
 func (p *grantPool) any() *grant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,15 +52,15 @@ func (p *grantPool) any() *grant {
 	return p.grants[rand.IntN(len(p.grants))]
 }
 
-// all are those not forgotten.
+// all returns the grants that were not dropped.
 func (p *grantPool) all() []*grant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]*grant(nil), p.grants...)
 }
 
-// use returns tokens of the grant: the latest refresh token or, if stale, any earlier one. It reports false when there are
-// none, or the grant was used often enough.
+// use returns tokens of the grant: the latest refresh token or, if stale is set, any earlier one. ok is false if
+// there are no tokens, or if the grant was used often enough.
 func (g *grant) use(stale bool) (refresh, access string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,7 +75,7 @@ func (g *grant) use(stale bool) (refresh, access string, ok bool) {
 	return g.refresh[last], g.access, true
 }
 
-// learn keeps new tokens. Several clients may get the same.
+// learn stores new tokens. Several clients may get the same tokens.
 func (g *grant) learn(t tokens) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/history"
 )
 
-// historian is a client of a history: an app, and a browser of somebody's.
+// historian is a client of a history: an app with a user's browser.
 type historian struct {
 	number   int
 	record   *history.Record
 	pool     *grantPool
 	app      *app
 	browser  *browser
-	session  string // name of the browser's; empty: nobody is signed in
+	session  string // name of the browser's session; empty: signed out
 	sessions int
 	random   *rand.Rand
 }
 
-// act does things until the context ends. What is under way then is still answered.
+// act performs operations until ctx is canceled. Pending operations are completed.
 func (h *historian) act(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := h.once(context.WithoutCancel(ctx)); err != nil {
@@ -39,7 +39,7 @@ func (h *historian) act(ctx context.Context) error {
 	return nil
 }
 
-// once does one thing: mostly requests with tokens, as apps do.
+// once performs one operation, usually a request with a token, as in real apps.
 func (h *historian) once(ctx context.Context) error {
 	if h.session == "" {
 		return h.signIn(ctx)
@@ -61,7 +61,7 @@ func (h *historian) once(ctx context.Context) error {
 	return nil
 }
 
-// tell records an operation that began at a time.
+// tell records an operation that started at call.
 func (h *historian) tell(o history.Operation, call time.Duration, a answer) {
 	o.Client, o.Call, o.Return = h.number, call, h.record.Now()
 	if o.Result != history.OK {
@@ -70,7 +70,7 @@ func (h *historian) tell(o history.Operation, call time.Duration, a answer) {
 	h.record.Add(o)
 }
 
-// signIn opens a new browser. Without an answer, nobody knows whether there is a session, so another is opened next time.
+// signIn signs in with a new browser. If there is no response, another browser is used for the next operation.
 func (h *historian) signIn(ctx context.Context) error {
 	var err error
 	if h.browser, err = newBrowser(h.app.issuer, h.app.http, h.browser.user); err != nil {
@@ -93,7 +93,7 @@ func (h *historian) signIn(ctx context.Context) error {
 	return nil
 }
 
-// newGrant asks for a code and exchanges it; now and then twice, as a client does that got no answer.
+// newGrant requests a code and exchanges it, sometimes twice, like a client that received no response.
 func (h *historian) newGrant(ctx context.Context) {
 	request := newAuthorization(scope)
 	call := h.record.Now()
@@ -127,7 +127,7 @@ func (h *historian) exchange(ctx context.Context, g *grant, code, verifier strin
 	g.learn(given)
 }
 
-// result is that of a request to the token endpoint.
+// result returns the result of a request to the token endpoint.
 func result(a answer) history.Result {
 	switch {
 	case a.unknown():
@@ -172,7 +172,7 @@ func (h *historian) revoke(ctx context.Context) {
 	h.tell(history.Operation{Kind: history.Revoke, Subject: g.subject, Token: token, Result: result(a)}, call, a)
 }
 
-// access uses an access token: at the FHIR API, or by asking whether it is good.
+// access uses an access token for the FHIR API or introspects it.
 func (h *historian) access(ctx context.Context) {
 	g := h.pool.any()
 	if g == nil {
@@ -197,7 +197,7 @@ func (h *historian) accessWith(ctx context.Context, g *grant, token string) {
 	h.tell(o, call, a)
 }
 
-// activity is what introspection says.
+// activity returns the result of an introspection.
 func activity(a answer) history.Result {
 	switch {
 	case a.unknown():
@@ -210,7 +210,7 @@ func activity(a answer) history.Result {
 	return history.Refused
 }
 
-// admission is what the guard says.
+// admission returns the result of a request through the guard.
 func admission(a answer) history.Result {
 	switch {
 	case a.unknown():

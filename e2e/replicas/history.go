@@ -16,12 +16,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/history"
 )
 
-// rules are what the deployment of a history promises. Its clocks are one, so nothing is added for theirs.
+// rules returns the guarantees of the deployment. Its gateways share one clock, so that no clock tolerance is added.
 func (s *settings) rules() history.Rules {
 	return history.Rules{Grace: 2 * time.Second, Lag: 5 * time.Second, Undo: s.store == "sentinel"}
 }
 
-// histories runs one history and checks it.
+// histories records one history and checks it.
 func histories(ctx context.Context, s settings) error {
 	rules := s.rules()
 	d, err := s.deploy("\t\trefresh_token_grace " + rules.Grace.String() + "\n")
@@ -53,7 +53,7 @@ func histories(ctx context.Context, s settings) error {
 	return errors.Join(errors.New("clients were told what cannot be"), s.keep(d, operations, faults))
 }
 
-// outages are those that the gateways logged.
+// outages returns the outages in the gateways' logs.
 func outages(d *deployment.Deployment, record *history.Record) (all []history.Outage, err error) {
 	for _, g := range d.Gateways {
 		log, err := os.ReadFile(g.Log())
@@ -69,7 +69,7 @@ func outages(d *deployment.Deployment, record *history.Record) (all []history.Ou
 	return all, nil
 }
 
-// live has the clients do what they do, while servers fail.
+// live runs the clients while servers fail.
 func (s *settings) live(ctx context.Context, d *deployment.Deployment, record *history.Record) (faults []happened, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.length)
 	defer cancel()
@@ -102,7 +102,7 @@ func (s *settings) live(ctx context.Context, d *deployment.Deployment, record *h
 	return faults, err
 }
 
-// last asks once more for each grant, when everything works again: what was lost shows now.
+// last uses each grant once more after the end of all faults, so that lost grants are detected.
 func (s *settings) last(d *deployment.Deployment, h *historian) error {
 	for _, g := range d.Gateways {
 		if err := g.Ready(30 * time.Second); err != nil {

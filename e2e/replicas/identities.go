@@ -12,19 +12,19 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Who is in the deployment beside those of Caddyfile.example.
+// Users and clients of the deployment in addition to those of Caddyfile.example.
 const (
 	people      = 240
 	password    = "right"
 	clientID    = "replicas-app"
-	secret      = "7d0c1f7a7be0b6d0e5a6f1c2b3948576" // 128 bits, so nobody waits for others' wrong ones
+	secret      = "7d0c1f7a7be0b6d0e5a6f1c2b3948576" // 128 bits, so that wrong secrets of others cause no wait
 	ehrID       = "replicas-ehr"
 	keyedID     = "replicas-keyed"
-	redirectURI = "https://app.example.org/callback" // nobody listens there
+	redirectURI = "https://app.example.org/callback" // nothing listens there
 	scope       = "openid offline_access user/*.rs"
 )
 
-// passwordHash is bcrypt's of the password, at its lowest cost: what is measured is not bcrypt.
+// passwordHash is a bcrypt hash of the password at the lowest cost, so that bcrypt does not dominate the measurement.
 const passwordHash = "$2a$04$3myc/AwjchU/ewsNB6qy1OJE8HZXIoy2Fg4RKTcP5Ys7efFvK9D6y"
 
 // assertionKey signs the assertions of the client keyedID.
@@ -36,7 +36,7 @@ var assertionKey = func() *ecdsa.PrivateKey {
 	return key
 }()
 
-// identities is Caddyfile.example at an address, with more people and clients, and further options.
+// identities returns Caddyfile.example at an address, with more users and clients, and further options.
 func identities(address, options string) (string, error) {
 	text, err := os.ReadFile("../Caddyfile.example")
 	if err != nil {

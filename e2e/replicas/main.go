@@ -29,7 +29,7 @@ type settings struct {
 	calm     bool
 	round    time.Duration
 	people   int
-	person   map[string][]byte // the entries of one, by their kinds
+	person   map[string][]byte // entries of one person, by kind
 	cuts     bool
 	seed     uint64
 	folder   string                               // of this run
@@ -62,7 +62,7 @@ func main() {
 	}
 }
 
-// errMissing names programs that are not installed.
+// errMissing contains the names of programs that are not installed.
 type errMissing []string
 
 func (e errMissing) Error() string { return "not installed: " + strings.Join(e, ", ") }
@@ -86,7 +86,7 @@ func run(s settings, command string) error {
 	return do(ctx, s)
 }
 
-// most is how many gateways can be on the store.
+// most returns the possible number of gateways with the store.
 func (s *settings) most(gateways int) int {
 	if s.store == "memory" || s.store == "file" {
 		return 1
@@ -109,7 +109,7 @@ func (s *settings) deploy(options string) (*deployment.Deployment, error) {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	address := net.JoinHostPort("localhost", port) // free, for now
+	address := net.JoinHostPort("localhost", port) // currently free
 	if err := l.Close(); err != nil {
 		return nil, err
 	}

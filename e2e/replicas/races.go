@@ -17,30 +17,30 @@ import (
 // graceOfRaces is the refresh_token_grace in all races but one.
 const graceOfRaces = time.Second
 
-// raceTrack is a deployment with an app and somebody who is signed in.
+// raceTrack is a deployment with an app and a signed-in user.
 type raceTrack struct {
 	*settings
 	*deployment.Deployment
 	app     *app
 	browser *browser
-	seen    []*app // the app as each gateway alone sees it
+	seen    []*app // one per gateway, bypassing nginx
 }
 
-// race is something that many use at once.
+// race is a concurrent use of one credential or request.
 type race struct {
 	name string
-	// prepare makes what is used, and returns how it is used, what an answer won (nothing: it lost), and what to check
-	// then.
+	// prepare creates the credential, and returns functions that use it, that return the gain of a response ("": it
+	// lost), and that check the outcome.
 	prepare func(context.Context) (use func(context.Context) answer, won func(answer) string, check check, err error)
-	shared  bool // all win, and the same
-	alone   bool // by one, for comparison
-	later   bool // its check waits, and is made beside further rounds
+	shared  bool // all succeed with the same gain
+	alone   bool // a single request, for comparison
+	later   bool // the check waits, and runs concurrently with further rounds
 }
 
-// check is what must be so after a race; it returns how long each gateway took to hear of it.
+// check checks the state after a race. It returns the delay until each gateway has received the change.
 type check func(ctx context.Context, winner answer, since time.Time) ([]time.Duration, error)
 
-// races runs all of them.
+// races runs all races.
 func races(ctx context.Context, s settings) error {
 	track, err := s.openTrack(ctx, "\t\trefresh_token_grace "+graceOfRaces.String()+"\n")
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *settings) openTrack(ctx context.Context, options string) (*raceTrack, e
 	return track, err
 }
 
-// runAll runs those that are wanted.
+// runAll runs the selected races.
 func (t *raceTrack) runAll(ctx context.Context, all []race) error {
 	for _, r := range all {
 		if !strings.Contains(r.name, t.only) {
@@ -100,7 +100,7 @@ func (t *raceTrack) runAll(ctx context.Context, all []race) error {
 	return nil
 }
 
-// run is all rounds of a race.
+// run runs all rounds of a race.
 func (t *raceTrack) run(ctx context.Context, r race) error {
 	users, winners := t.atOnce, 1
 	if r.alone {
@@ -130,7 +130,7 @@ func (t *raceTrack) run(ctx context.Context, r race) error {
 	return nil
 }
 
-// checks are those of a race's rounds.
+// checks contains the checks of a race's rounds.
 type checks struct {
 	group sync.WaitGroup
 	mu    sync.Mutex
@@ -138,7 +138,7 @@ type checks struct {
 	err   error
 }
 
-// add makes a check, or begins to.
+// add runs a check, or starts it.
 func (c *checks) add(ctx context.Context, check func(context.Context) ([]time.Duration, error), later bool) error {
 	run := func() {
 		lags, err := check(ctx)
@@ -161,7 +161,7 @@ func (c *checks) wait() (spread, error) {
 	return c.lags, c.err
 }
 
-// round has all of them use one thing at once, and returns what to check then, if anything.
+// round lets all users use one credential concurrently, and returns the check, if any.
 func (t *raceTrack) round(ctx context.Context, r race, users, winners int) (func(context.Context) ([]time.Duration, error), error) {
 	use, won, check, err := r.prepare(ctx)
 	if err != nil {
@@ -197,7 +197,7 @@ func atOnce(ctx context.Context, n int, use func(context.Context) answer) []answ
 	for i := range n {
 		finished.Go(func() {
 			started.Done()
-			started.Wait() // so that all come at once
+			started.Wait() // so that all requests are sent simultaneously
 			answers[i] = use(ctx)
 		})
 	}
@@ -215,7 +215,7 @@ func (t *raceTrack) codeRace(ctx context.Context) (func(context.Context) answer,
 func accessToken(a answer) string  { return a.tokens().Access }
 func refreshToken(a answer) string { return a.tokens().Refresh }
 
-// grant is a new one.
+// grant returns a new grant.
 func (t *raceTrack) grant(ctx context.Context) (tokens, error) {
 	request := newAuthorization(scope)
 	code, err := t.browser.mustCode(ctx, request)
@@ -225,7 +225,7 @@ func (t *raceTrack) grant(ctx context.Context) (tokens, error) {
 	return mustTokens(t.app.exchange(ctx, code, request.verifier))
 }
 
-// refreshRace has all of them get the same successor. Used again after the grace, the token ends the grant.
+// refreshRace checks that all requests get the same successor. Reuse after the grace revokes the grant.
 func (t *raceTrack) refreshRace(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
 	first, err := t.grant(ctx)
 	use := func(ctx context.Context) answer { return t.app.refresh(ctx, first.Refresh) }
@@ -283,7 +283,7 @@ func (t *raceTrack) pushRace(ctx context.Context) (func(context.Context) answer,
 	return use, answer.code, nil, nil
 }
 
-// revocation is at one gateway, which the others hear of.
+// revocation revokes a token at one gateway and checks the others.
 func (t *raceTrack) revocation(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
 	first, err := t.grant(ctx)
 	if err != nil {
@@ -302,12 +302,12 @@ func (t *raceTrack) revocation(ctx context.Context) (func(context.Context) answe
 	return use, won, ends, nil
 }
 
-// ends checks that a winner's grant has ended.
+// ends checks that a winner's grant is revoked.
 func (t *raceTrack) ends(ctx context.Context, winner answer, since time.Time) ([]time.Duration, error) {
 	return t.refusals(ctx, winner.tokens(), since)
 }
 
-// refusals are how long each gateway took to refuse an access token. The refresh token is then refused by each, too.
+// refusals returns the time that each gateway took to reject an access token. Each gateway must then reject the refresh token too.
 func (t *raceTrack) refusals(ctx context.Context, of tokens, since time.Time) (lags []time.Duration, err error) {
 	for n, seen := range t.seen {
 		for {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// spread is how long something took each time.
+// spread contains the durations of an operation.
 type spread []time.Duration
 
-// quantile is the time within which a share of them were over.
+// quantile returns the duration that the given share of durations does not exceed.
 func (s spread) quantile(share float64) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -18,7 +18,7 @@ func (s spread) quantile(share float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
 }
 
-// String is three cells of a table.
+// String returns three cells of a table.
 func (s spread) String() string {
 	if len(s) == 0 {
 		return "| |"

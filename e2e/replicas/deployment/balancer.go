@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// nginx is the load balancer as docs/operate/replicas.md has it: the next gateway for each request, whoever asks, over a new
-// connection. A request that may have reached a gateway is not sent to another.
+// nginx is the configuration of the load balancer from docs/operate/replicas.md: each request goes to the next
+// gateway over a new connection. A request that may have reached a gateway is not sent to another.
 const nginx = `daemon off;
 user root;
 worker_processes 1;
@@ -50,14 +50,14 @@ http {
 }
 `
 
-// newBalancer is nginx at an address, before gateways.
+// newBalancer returns nginx at an address, in front of gateways.
 func newBalancer(folder, address, readTimeout string, gateways []*Gateway, ready func() error) (*Process, error) {
 	var upstream strings.Builder
 	for _, g := range gateways {
 		fmt.Fprintf(&upstream, "\t\tserver %s max_fails=1 fail_timeout=1s;\n", g.Address)
 	}
 	if name, port, err := net.SplitHostPort(address); err == nil && name != "localhost" {
-		address = net.JoinHostPort("127.0.0.1", port) // a name that only browsers know
+		address = net.JoinHostPort("127.0.0.1", port) // a name that only browsers can resolve
 	}
 	file := filepath.Join(folder, "nginx.conf")
 	text := fmt.Sprintf(nginx, folder, upstream.String(), address, readTimeout)

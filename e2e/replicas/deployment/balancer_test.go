@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestLoadBalancers has nginx and HAProxy check the configurations that docs/operate/replicas.md gives.
+// TestLoadBalancers checks the configurations in docs/operate/replicas.md with nginx and HAProxy.
 func TestLoadBalancers(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/operate/replicas.md")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// newCertificate writes a certificate for a name of nginx's, and its key, to a folder. It is its own authority.
+// newCertificate writes a self-signed certificate for a host name of nginx, and its key, to a folder.
 func newCertificate(folder, name string) (*x509.CertPool, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

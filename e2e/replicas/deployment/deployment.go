@@ -14,23 +14,23 @@ import (
 	"time"
 )
 
-// Config says what a deployment is.
+// Config is the configuration of a deployment.
 type Config struct {
 	Binary      string   // the built gateway
 	Folder      string   // for all files; absolute
 	Engine      string   // one of Engines
-	Gateways    int      // how many
+	Gateways    int      // number of gateways
 	Address     string   // host and port of the issuer, where nginx listens
-	Caddyfile   string   // of a gateway alone, with its site at https://Address
+	Caddyfile   string   // of a single gateway, with its site at https://Address
 	Environ     []string // of the gateways
-	ReadTimeout string   // how long nginx waits for a gateway; default 60s
-	Cuts        bool     // in network namespaces
+	ReadTimeout string   // time for which nginx waits for a gateway; default 60s
+	Cuts        bool     // use network namespaces, so that servers can be disconnected
 
-	// Between returns the address of a proxy to put between the gateways and an address of the store. Nil: none.
+	// Between returns the address of a proxy between the gateways and an address of the store. Nil: no proxy.
 	Between func(address string) (string, error)
 }
 
-// Deployment is several gateways on one store behind nginx.
+// Deployment consists of several gateways with one store behind nginx.
 type Deployment struct {
 	Issuer   string
 	Roots    *x509.CertPool // of nginx's certificate
@@ -41,10 +41,10 @@ type Deployment struct {
 	Balancer *Process
 }
 
-// ErrNoNamespaces says that this machine does not let servers be cut off.
+// ErrNoNamespaces is returned if this machine does not support disconnecting servers.
 var ErrNoNamespaces = errors.New("no network namespaces here")
 
-// Start starts all servers, and waits until they answer.
+// Start starts all servers, and waits until they respond.
 func Start(c Config) (d *Deployment, err error) {
 	if c.ReadTimeout == "" {
 		c.ReadTimeout = "60s"
@@ -84,7 +84,7 @@ func Start(c Config) (d *Deployment, err error) {
 	return d, d.Balancer.Start()
 }
 
-// startGateways starts them all at once, as an operator does: they race for making the table and the keys.
+// startGateways starts all gateways concurrently, as an operator does: they race for creating the table and the keys.
 func (d *Deployment) startGateways(c *Config) error {
 	store := d.Engine.Directives()
 	if c.Between != nil {
@@ -114,7 +114,7 @@ func (d *Deployment) startGateways(c *Config) error {
 	return all
 }
 
-// answers reports whether the gateways answer through nginx.
+// answers returns an error unless the gateways respond through nginx.
 func (d *Deployment) answers() error {
 	client := d.Client()
 	defer client.CloseIdleConnections()
@@ -128,7 +128,7 @@ func (d *Deployment) answers() error {
 	return errors.Join(err, answer.Body.Close())
 }
 
-// Client trusts nginx's certificate and follows no redirect. It connects to nginx, whatever the host is called.
+// Client returns a client that trusts nginx's certificate and follows no redirect. It connects to nginx for every host.
 func (d *Deployment) Client() *http.Client {
 	return &http.Client{
 		Timeout: 30 * time.Second,
@@ -146,13 +146,13 @@ func (d *Deployment) Client() *http.Client {
 	}
 }
 
-// Stop ends all servers.
+// Stop stops all servers.
 func (d *Deployment) Stop() {
 	if d.Balancer != nil {
 		d.Balancer.Stop()
 	}
 	for _, g := range d.Gateways {
-		g.Resume() // a paused one would not end
+		g.Resume() // a paused gateway would not stop
 		g.Stop()
 	}
 	if d.Engine != nil {
@@ -161,7 +161,7 @@ func (d *Deployment) Stop() {
 	d.Network.Close()
 }
 
-// CopyLogs copies what the servers have written to a folder.
+// CopyLogs copies the servers' logs to a folder.
 func (d *Deployment) CopyLogs(folder string) error {
 	var all error
 	logs, err := filepath.Glob(filepath.Join(filepath.Dir(d.RootFile), "*.log"))

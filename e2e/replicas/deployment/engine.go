@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Engine is what keeps the gateways' state.
+// Engine is the store of the gateways.
 type Engine interface {
-	// Directives are the lines of the fhir block that name it.
+	// Directives returns the lines of the fhir block that configure the store.
 	Directives() string
-	// Addresses are those in the directives.
+	// Addresses returns the addresses in the directives.
 	Addresses() []string
-	// Servers are its processes, the master or the only one first.
+	// Servers returns the processes, starting with the master or the only server.
 	Servers() []*Process
-	// Stop ends them.
+	// Stop stops the servers.
 	Stop()
 }
 
@@ -37,7 +37,7 @@ func StartEngine(name, folder string, network *Network) (Engine, error) {
 	return nil, fmt.Errorf("%q is none of %v", name, Engines)
 }
 
-// Missing names the programs that an engine needs, and nginx, as far as they are not installed.
+// Missing returns the programs that an engine needs, including nginx, and that are not installed.
 func Missing(engine string) (programs []string) {
 	needed := map[string][]string{
 		"redis": {"redis-server"}, "sentinel": {"redis-server", "redis-sentinel"}, "postgres": {postgresProgram("postgres"), "setpriv"},
@@ -50,10 +50,10 @@ func Missing(engine string) (programs []string) {
 	return programs
 }
 
-// keyed is the line that puts signing keys and registered clients into the store.
+// keyed is the line that stores signing keys and registered clients in the store.
 const keyed = "\t\tstore_key {env.FHIR_STORE_KEY}\n"
 
-// local is what a gateway alone has.
+// local is the store of a single gateway.
 type local string
 
 func (l local) Directives() string {
@@ -67,7 +67,7 @@ func (local) Addresses() []string { return nil }
 func (local) Servers() []*Process { return nil }
 func (local) Stop()               {}
 
-// accepts returns a function that reports whether somebody listens at an address.
+// accepts returns a function that returns an error unless a server listens at an address.
 func accepts(address string) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", address, time.Second)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestEngines kills each server of an engine and starts it again, and cuts off what can be.
+// TestEngines kills and restarts each server of an engine, and disconnects servers if possible.
 func TestEngines(t *testing.T) {
 	for _, name := range Engines {
 		t.Run(name, func(t *testing.T) {

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Gateway is one of several.
+// Gateway is a gateway of a deployment.
 type Gateway struct {
 	*Process
-	Address string // where it serves plain HTTP to the load balancer
-	Admin   string // of its admin API
-	Home    string // of its files
+	Address string // address of plain HTTP for the load balancer
+	Admin   string // address of the admin API
+	Home    string // folder of its files
 }
 
-// StoreKey is the variable with the key that seals what all gateways share in the store.
+// StoreKey is the environment variable with the key that encrypts the shared keys in the store.
 const StoreKey = "FHIR_STORE_KEY=" + "YS1rZXktZm9yLXRyeWluZy1vdXQtcmVwbGljYXMtMDE="
 
-// newGateway is a gateway with a storage of its own. Its Caddyfile is the text with its site at an address of its own.
+// newGateway returns a gateway with its own storage. Its Caddyfile is the text with the site at a new address.
 func newGateway(c *Config, network *Network, store string, n int) (*Gateway, error) {
 	host, err := network.host()
 	if err != nil {
@@ -58,13 +58,13 @@ func newGateway(c *Config, network *Network, store string, n int) (*Gateway, err
 	return g, nil
 }
 
-// Caddyfile is the file with its configuration.
+// Caddyfile returns the path of the configuration file.
 func (g *Gateway) Caddyfile() string { return filepath.Join(g.Home, "Caddyfile") }
 
-// Environ is what its environment has beside that of this process.
+// Environ returns the variables that its environment has in addition to those of this process.
 func (g *Gateway) Environ() []string { return g.environ }
 
-// behind is the Caddyfile of a gateway behind the load balancer.
+// behind returns the Caddyfile of a gateway behind the load balancer.
 func (c *Config) behind(address, store string) (string, error) {
 	const block = "\tfhir {\n"
 	site := "\nhttps://" + c.Address + " {\n"
@@ -86,7 +86,7 @@ func (c *Config) behind(address, store string) (string, error) {
 
 var readiness = &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// isReady asks for the keys: they are made, or read from the store, then.
+// isReady requests the public keys, which are then created or read from the store.
 func (g *Gateway) isReady() error {
 	r, err := http.NewRequest(http.MethodGet, "http://"+g.Address+"/.well-known/jwks.json", nil)
 	if err != nil {

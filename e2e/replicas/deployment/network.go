@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// Network is where the servers of a deployment are: each in a network namespace of its own, whose packets to others
-// this machine routes, or all on loopback.
+// Network is the network of a deployment: each server is in its own network namespace, with routing by this
+// machine, or all servers are on loopback.
 type Network struct {
-	name  string // of its namespaces and its chain of iptables; empty: loopback
-	block string // of its addresses
+	name  string // of its namespaces and its iptables chain; empty: loopback
+	block string // prefix of its addresses
 	hosts int
 }
 
-// host is where a server runs.
+// host is the location of a server.
 type host struct {
-	namespace string // empty: this machine's
+	namespace string // empty: that of this machine
 	address   string
 }
 
-// enter is a command that runs there.
+// enter returns a command that runs on the host.
 func (h host) enter(command []string) []string {
 	if h.namespace == "" {
 		return command
@@ -31,10 +31,10 @@ func (h host) enter(command []string) []string {
 	return append([]string{"ip", "netns", "exec", h.namespace}, command...)
 }
 
-// listen is an address on which nothing listens there, for now.
+// listen returns an address on the host on which nothing is currently listening.
 func (h host) listen() (string, error) {
 	if h.namespace != "" {
-		return net.JoinHostPort(h.address, "8000"), nil // one server in each
+		return net.JoinHostPort(h.address, "8000"), nil // one server per namespace
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(h.address, "0"))
 	if err != nil {
@@ -43,10 +43,10 @@ func (h host) listen() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// Loopback is a network in which nothing can be cut off.
+// Loopback returns a network in which servers cannot be disconnected.
 func Loopback() *Network { return new(Network) }
 
-// NewNetwork makes a network of namespaces, which needs root. An error means that this machine does not permit it.
+// NewNetwork creates a network of namespaces, which requires root. An error means that this machine does not permit it.
 func NewNetwork() (*Network, error) {
 	n := &Network{name: fmt.Sprintf("fhir%d", os.Getpid()), block: fmt.Sprintf("10.211.%d", os.Getpid()%250)}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600); err != nil {
@@ -66,10 +66,10 @@ func NewNetwork() (*Network, error) {
 	return n, nil
 }
 
-// Cuts reports whether servers can be cut off.
+// Cuts reports whether servers can be disconnected.
 func (n *Network) Cuts() bool { return n.name != "" }
 
-// host makes a place for a server.
+// host returns a new host.
 func (n *Network) host() (host, error) {
 	if !n.Cuts() {
 		return host{address: "127.0.0.1"}, nil
@@ -94,7 +94,7 @@ func (n *Network) host() (host, error) {
 	)
 }
 
-// link is the name of this machine's end of the link to a host.
+// link returns the name of this machine's end of the link to a host.
 func link(host int) string { return fmt.Sprintf("fh%d-%d", os.Getpid()%100000, host) }
 
 // Cut drops all packets between two servers, in both directions. Connections stay open and silent.
@@ -108,7 +108,7 @@ func (n *Network) Cut(a, b *Process) error {
 	)
 }
 
-// Heal ends all cuts.
+// Heal removes all cuts.
 func (n *Network) Heal() error {
 	if !n.Cuts() {
 		return nil
@@ -119,14 +119,14 @@ func (n *Network) Heal() error {
 	)
 }
 
-// Close removes what the network has made.
+// Close removes the namespaces and iptables rules.
 func (n *Network) Close() {
 	if !n.Cuts() {
 		return
 	}
 	for i := range n.hosts {
-		// The link would go with the namespace, but only some time later, and the next
-		// network's links have the same names.
+		// The link would be removed with the namespace, but asynchronously, and the links of the next network have
+		// the same names.
 		_ = run("ip link del " + link(i))
 		_ = run("ip netns del " + fmt.Sprintf("%s-%d", n.name, i))
 	}
@@ -135,7 +135,7 @@ func (n *Network) Close() {
 	}
 }
 
-// run runs commands of words without spaces, up to the first that fails.
+// run runs commands, which consist of words without spaces, until one fails.
 func run(commands ...string) error {
 	for _, command := range commands {
 		words := strings.Fields(command)

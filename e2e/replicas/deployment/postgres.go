@@ -17,7 +17,7 @@ type postgres struct {
 	address string
 }
 
-// startPostgres starts one with a new database. Root may not run it, so it runs as Debian's user of that name.
+// startPostgres starts a server with a new database. It runs as Debian's user postgres, because PostgreSQL refuses to run as root.
 func startPostgres(folder string, network *Network) (Engine, error) {
 	host, err := network.host()
 	if err != nil {
@@ -27,7 +27,7 @@ func startPostgres(folder string, network *Network) (Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.MkdirTemp("", "postgres") // a folder that this user can reach
+	data, err := os.MkdirTemp("", "postgres") // a folder that this user can access
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func startPostgres(folder string, network *Network) (Engine, error) {
 	return p, nil
 }
 
-// initialize makes a database cluster that lets everybody in who reaches it.
+// initialize creates a database cluster without authentication.
 func initialize(data string) error {
 	if output, err := exec.Command("chown", "postgres", data).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, output)
@@ -65,14 +65,14 @@ func initialize(data string) error {
 	return errors.Join(err, f.Close())
 }
 
-// unprivileged is a command run by the user postgres.
+// unprivileged returns a command that runs as the user postgres.
 func unprivileged(command ...string) []string {
 	return append([]string{"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=KILL"}, command...)
 }
 
-// postgresProgram is where Debian has a program of the newest PostgreSQL.
+// postgresProgram returns the path of a program of the newest PostgreSQL on Debian.
 func postgresProgram(name string) string {
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // the pattern is good
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // the pattern is valid
 	if len(found) == 0 {
 		return name
 	}

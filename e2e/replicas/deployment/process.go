@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Process is a server that can be killed, paused and started again.
+// Process is a server that can be killed, paused and restarted.
 type Process struct {
 	Name string
 
 	host    host
 	environ []string
 	command []string
-	log     string // file of its output
+	log     string // path of its output
 	ready   func() error
 
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when it has exited
 }
 
 // Start runs the server and waits until it is ready.
@@ -38,13 +38,13 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// launch runs the server. It dies with this process, also when that is killed.
+// launch runs the server. It is killed with this process, even if this process is killed.
 func (p *Process) launch() error {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the child has its own
+	defer log.Close() // the child has its own descriptor
 	command := p.host.enter(p.command)
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), p.environ...)
@@ -56,14 +56,14 @@ func (p *Process) launch() error {
 	}
 	done := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // how it ended is in the log
+		_ = cmd.Wait() // the log contains the exit reason
 		close(done)
 	}()
 	p.cmd, p.done = cmd, done
 	return nil
 }
 
-// Ready waits until the server answers, as long as it runs.
+// Ready waits until the server responds, as long as it is running.
 func (p *Process) Ready(bound time.Duration) error {
 	deadline := time.After(bound)
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -86,7 +86,7 @@ func (p *Process) Ready(bound time.Duration) error {
 // PID is the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Running reports whether it has not ended.
+// Running reports whether the process has not exited.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -96,7 +96,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Kill ends the server and its children with SIGKILL: it has no chance to write anything.
+// Kill kills the server and its children with SIGKILL, so that they cannot write anything.
 func (p *Process) Kill() {
 	p.signal(syscall.SIGKILL)
 	if p.cmd != nil {
@@ -104,13 +104,13 @@ func (p *Process) Kill() {
 	}
 }
 
-// Pause stops the server and its children in the middle of what they do.
+// Pause suspends the server and its children.
 func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused server go on.
+// Resume resumes a paused server.
 func (p *Process) Resume() { p.signal(syscall.SIGCONT) }
 
-// Stop ends the server: kindly, then not.
+// Stop stops the server gracefully, or kills it after a while.
 func (p *Process) Stop() {
 	if p.cmd == nil || !p.Running() {
 		return
@@ -123,13 +123,13 @@ func (p *Process) Stop() {
 	}
 }
 
-// signal reaches the children too: those of PostgreSQL are no group with it.
+// signal also sends a signal to the children, because those of PostgreSQL are not in its process group.
 func (p *Process) signal(s syscall.Signal) {
 	if p.cmd == nil {
 		return
 	}
 	for _, pid := range append([]int{p.PID()}, children(p.PID())...) {
-		_ = syscall.Kill(pid, s) // it may have ended
+		_ = syscall.Kill(pid, s) // the process may have exited
 	}
 }
 
@@ -146,14 +146,14 @@ func children(of int) (pids []int) {
 	return pids
 }
 
-// Log is the file of what it has written.
+// Log returns the path of the server's output.
 func (p *Process) Log() string { return p.log }
 
-// Tail is the end of the server's output.
+// Tail returns the end of the server's output.
 func (p *Process) Tail() string { return Tail(p.log) }
 
-// CPU is the time that the threads of the server and its children have computed, in seconds. Their schedstat has it in
-// nanoseconds, where stat (proc(5)) has ticks of 10 ms.
+// CPU returns the CPU time of all threads of the server and its children in seconds. schedstat has a resolution of
+// nanoseconds, stat (proc(5)) of 10 ms.
 func (p *Process) CPU() (seconds float64, err error) {
 	for _, pid := range append([]int{p.PID()}, children(p.PID())...) {
 		s, err := computed(pid)
@@ -170,7 +170,7 @@ func computed(pid int) (seconds float64, err error) {
 	for _, thread := range threads {
 		text, err := os.ReadFile(thread)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // it has ended
+			continue // the process has exited
 		}
 		if err != nil {
 			return 0, err
@@ -185,7 +185,7 @@ func computed(pid int) (seconds float64, err error) {
 	return seconds, err
 }
 
-// Resident is how much memory the server holds, in bytes.
+// Resident returns the resident memory of the server in bytes.
 func (p *Process) Resident() (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {

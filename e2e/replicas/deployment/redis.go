@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// redis is a Redis server, alone or with replicas and a Sentinel beside each.
+// redis is a Redis server, alone or with replicas and a Sentinel on the host of each.
 type redis struct {
 	servers   []*Process
 	sentinels []*Process
@@ -21,10 +21,10 @@ type redis struct {
 	network   *Network
 }
 
-// sentinelMaster is the name by which the Sentinels know the master.
+// sentinelMaster is the name of the master in the Sentinels.
 const sentinelMaster = "fhir"
 
-// startRedis starts one server. What it acknowledged, it has on disk: it may be killed.
+// startRedis starts one server. Acknowledged changes are on disk, so that the server may be killed.
 func startRedis(folder string, network *Network) (Engine, error) {
 	r := &redis{network: network}
 	if err := r.add(folder, "redis", "--appendfsync", "always"); err != nil {
@@ -34,7 +34,7 @@ func startRedis(folder string, network *Network) (Engine, error) {
 	return r, nil
 }
 
-// startSentinel starts a master, two replicas and three Sentinels. The master takes changes only while a replica follows.
+// startSentinel starts a master, two replicas and three Sentinels. The master accepts changes only while a replica is connected.
 func startSentinel(folder string, network *Network) (Engine, error) {
 	r := &redis{network: network}
 	for i := range 3 {
@@ -84,7 +84,7 @@ func (r *redis) add(folder, name string, arguments ...string) error {
 	return p.Start()
 }
 
-// watch starts the Sentinel beside a server: what cuts one off, cuts off the other.
+// watch starts a Sentinel on the host of a server, so that both are disconnected together.
 func (r *redis) watch(folder string, i int) error {
 	beside := r.servers[i].host
 	address := net.JoinHostPort(beside.address, "26379")
@@ -115,7 +115,7 @@ func (r *redis) watch(folder string, i int) error {
 	return p.Start()
 }
 
-// settled waits until the Sentinels know each other and the replicas follow.
+// settled waits until the Sentinels know each other and the replicas are connected.
 func (r *redis) settled() error {
 	return within(30*time.Second, func() error {
 		for _, watcher := range r.watchers {
@@ -147,7 +147,7 @@ func (r *redis) Addresses() []string {
 	return r.watchers
 }
 
-// Servers are the Redis servers, the present master first.
+// Servers returns the Redis servers, starting with the current master.
 func (r *redis) Servers() []*Process {
 	servers := append([]*Process(nil), r.servers...)
 	if i := slices.Index(r.addresses, r.master()); i > 0 {
@@ -156,8 +156,8 @@ func (r *redis) Servers() []*Process {
 	return servers
 }
 
-// master is the address that most Sentinels have for it. A server that was the master before takes itself for one until
-// they tell it otherwise.
+// master returns the address of the master according to most Sentinels. A former master considers itself the master
+// until the Sentinels reconfigure it.
 func (r *redis) master() (address string) {
 	votes := map[string]int{}
 	for _, watcher := range r.watchers {
@@ -198,7 +198,7 @@ func ask(address, command string) (string, error) {
 	return lines[0], nil
 }
 
-// converse sends an inline command and reads so many lines of the answer, without the lengths of arrays and bulk strings.
+// converse sends an inline command and reads up to most lines of the response, without the lengths of arrays and bulk strings.
 func converse(address, command string, most int) (answer []string, err error) {
 	c, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
 	if err != nil {
@@ -223,7 +223,7 @@ func converse(address, command string, most int) (answer []string, err error) {
 	return answer, nil
 }
 
-// within tries until it succeeds.
+// within repeats try until it succeeds.
 func within(bound time.Duration, try func() error) error {
 	deadline := time.Now().Add(bound)
 	for {

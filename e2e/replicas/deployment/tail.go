@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// tailSize is how much of a server's output is shown, in bytes.
+// tailSize is the maximum length of the returned output in bytes.
 const tailSize = 4096
 
-// Tail returns the end of the file with a server's output, or why it cannot be read.
+// Tail returns the end of a server's log file, or the reason why it cannot be read.
 func Tail(log string) string {
 	f, err := os.Open(log)
 	if err != nil {

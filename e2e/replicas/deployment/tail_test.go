@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is shown of a long output is its end; of a file that is not there, why.
+// Tail returns the end of a long log file, and an error message for a missing one.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")

@@ -10,10 +10,10 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Violation is a history that the rules do not permit.
+// Violation is a history that violates the rules.
 type Violation struct {
 	Subject    string
-	What       string // what happened, as far as one exception explains it
+	What       string // type of violation, if a single exception to the rules explains it
 	Operations []Operation
 }
 
@@ -27,19 +27,19 @@ func (v Violation) String() string {
 	return b.String()
 }
 
-// What happened.
+// Types of violations.
 const (
-	UsedTwice  = "used twice"                        // a code or refresh token gave tokens twice
-	StillGood  = "accepted after its end"            // by a gateway that should have heard of it
-	NoMoreGood = "refused though nothing had ended"  // lost, or ended by somebody else's failure
-	Undecided  = "too many orders to check them all" // in the time that a history has
+	UsedTwice  = "used twice"                        // a code or refresh token was exchanged twice
+	StillGood  = "accepted after its end"            // by a gateway that should have received the revocation
+	NoMoreGood = "refused though nothing had ended"  // lost, or revoked by the failure of another request
+	Undecided  = "too many orders to check them all" // within the time limit for a history
 	Otherwise  = "not to be explained"
 )
 
-// patience is how long one history is checked at most.
+// patience is the maximum time for checking one history.
 const patience = 20 * time.Second
 
-// Check returns the histories that the rules do not permit.
+// Check returns the histories that violate the rules.
 func Check(operations []Operation, rules Rules) (violations []Violation) {
 	for subject, part := range bySubject(operations) {
 		if what := rules.judge(part); what != "" {
@@ -50,7 +50,7 @@ func Check(operations []Operation, rules Rules) (violations []Violation) {
 	return violations
 }
 
-// Subjects is how many histories there are.
+// Subjects returns the number of histories.
 func Subjects(operations []Operation) int { return len(bySubject(operations)) }
 
 func bySubject(operations []Operation) map[string][]Operation {
@@ -64,7 +64,7 @@ func bySubject(operations []Operation) map[string][]Operation {
 	return parts
 }
 
-// judge says what is wrong with a history, if anything is.
+// judge returns the violation in a history, or "".
 func (r Rules) judge(part []Operation) string {
 	switch r.permit(part) {
 	case porcupine.Ok:
@@ -88,12 +88,12 @@ func (r Rules) judge(part []Operation) string {
 	return Otherwise
 }
 
-// permit asks porcupine.
+// permit checks a history with porcupine.
 func (r Rules) permit(part []Operation) porcupine.CheckResult {
 	history := make([]porcupine.Operation, 0, len(part))
 	for _, o := range part {
 		if o.Result == Unknown && o.Kind == Access {
-			continue // it changes nothing
+			continue // it has no effect
 		}
 		end := o.Return
 		if o.Result == Unknown {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// TestCheck gives the checker histories that are right, and each way to be wrong.
+// TestCheck checks valid histories, and each type of violation.
 func TestCheck(t *testing.T) {
 	tests := []struct {
 		name string
-		want string // what is found
+		want string // expected violation
 		ops  []Operation
 	}{
 		{"a grant's life", "", []Operation{
@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestUndo checks what a failover may undo, and what it may not.
+// TestUndo checks which changes a failover may undo.
 func TestUndo(t *testing.T) {
 	seen := []Operation{at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", Unknown, ""), at(5, 6, Access, "", Refused, ""), at(20, 21, Access, "", OK, "")}
 	told := append([]Operation(nil), seen...)
@@ -130,16 +130,16 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// TestOutages checks whose grace an outage extends, as a gateway's log tells of it.
+// TestOutages checks which grants get an extended grace by an outage in a gateway's log.
 func TestOutages(t *testing.T) {
 	record := &Record{begin: time.Unix(1000, 0)}
 	const store, start = `{"ts":1040.0,"msg":"the store is back","after":10}`, `{"ts":1040.0,"msg":"serving initial configuration"}`
 	for _, test := range []struct {
 		name    string
 		log     string
-		rotated int // second
+		rotated int // in seconds
 		again   int
-		want    int // violations
+		want    int // number of violations
 	}{
 		{"during it", store, 35, 48, 0},
 		{"shortly before it", store, 22, 48, 0},
@@ -166,7 +166,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// at is an operation between two seconds.
+// at returns an operation between two times in seconds.
 func at(call, end int, kind Kind, token string, result Result, next string) Operation {
 	return Operation{
 		Subject: "x", Kind: kind, Token: token, Result: result, Next: next,
@@ -174,7 +174,7 @@ func at(call, end int, kind Kind, token string, result Result, next string) Oper
 	}
 }
 
-// TestSubjects checks that the wrong history is found among others, and that it alone is.
+// TestSubjects checks that exactly the invalid history is found among others.
 func TestSubjects(t *testing.T) {
 	other := at(1, 2, Exchange, "", Refused, "")
 	other.Subject = "y"
@@ -184,7 +184,7 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// TestWriteRead checks that a record survives a file.
+// TestWriteRead checks that a record can be written to a file and read again.
 func TestWriteRead(t *testing.T) {
 	record := NewRecord()
 	want := []Operation{at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", Unknown, "")}

@@ -1,18 +1,18 @@
-// Package history checks what clients of several gateways were told against what one gateway with one store would
-// have told them (github.com/anishathalye/porcupine).
+// Package history checks that the responses of several gateways to their clients could be those of a single gateway
+// with one store (github.com/anishathalye/porcupine).
 //
-// A [Record] holds operations: what a client asked, when, and what it was told. Those of one grant are a history of
-// its own, as are those of one session. Such a history is right if its operations can be put in an order, each at some
-// moment between its call and its return, in which the [Rules] permit all of them. An operation without an answer, or
-// with 5xx, may have happened at any time after its call, or never.
+// A [Record] contains operations: the request of a client, its time, and the response. The operations of one grant
+// are a separate history, as are those of one session. A history is valid if its operations can be ordered, each at
+// a time between its call and its return, so that the [Rules] permit all of them. An operation without a response,
+// or with a 5xx response, may have been executed at any time after its call, or never.
 //
-// A grant, from its code on:
+// The states of a grant, starting with its code:
 //
 //	code ──exchange──▶ first refresh token ──refresh──▶ second ──refresh──▶ …
-//	  │                  │ again within the grace: the same successor
-//	  │ again            │ again later
-//	  └──────▶ ended ◀───┴── revoke
+//	  │                  │ reuse within the grace: the same successor
+//	  │ reuse            │ later reuse
+//	  └──────▶ revoked ◀─┴── revoke
 //
-// While it has not ended, its access tokens are accepted, and its latest refresh token too; once it has, neither, but
-// for a lag in which gateways have not heard of it.
+// Until it is revoked, its access tokens and its latest refresh token are accepted. Afterwards they are rejected,
+// except for a lag until all gateways have received the revocation.
 package history

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Outage is when a gateway could not answer. The grace of refresh tokens that were replaced in it, or within the grace
-// before it, counts from its end.
+// Outage is a period in which a gateway could not respond. The grace of refresh tokens that were replaced in this
+// period, or within the grace before it, counts from its end.
 type Outage struct {
-	Began time.Duration // since the record began
+	Began time.Duration // since the start of the record
 	Over  time.Duration
 }
 
-// always is before anything that happened.
+// always is earlier than every operation.
 const always = -never
 
-// inaccuracy is by how much a line of the log may be later than what it tells.
+// inaccuracy is the maximum delay of a log line after its event.
 const inaccuracy = 100 * time.Millisecond
 
-// Outages reads from a gateway's log when its store was away, and that it did not run before it started.
+// Outages returns the store outages in a gateway's log, and the time before the gateway started.
 func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 	lines := bufio.NewReader(log)
 	for {
@@ -37,7 +37,7 @@ func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 			After   float64 `json:"after"` // in seconds
 		}
 		if json.Unmarshal(line, &entry) != nil {
-			continue // what else a server may write
+			continue // other output of the server
 		}
 		over := time.UnixMicro(int64(entry.Time * 1e6)).Sub(r.begin)
 		switch entry.Message {
@@ -49,8 +49,8 @@ func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 	}
 }
 
-// mayExcuse reports whether a gateway that had one of the outages gives the successor of the latest refresh token's
-// predecessor again.
+// mayExcuse reports whether an outage explains that a gateway returned the successor for the predecessor of the
+// latest refresh token again.
 func (r Rules) mayExcuse(g grant, o Operation) bool {
 	for _, outage := range r.Outages {
 		near := g.rotated <= outage.Over && later(g.replaced, r.Grace) >= outage.Began

@@ -9,71 +9,71 @@ import (
 	"time"
 )
 
-// Kind is what a client asked for.
+// Kind is the kind of a client's request.
 type Kind string
 
-// The kinds of operations. Of a session: SignIn and Authorize; the others are of a grant.
+// The kinds of operations. SignIn and Authorize belong to a session, the others to a grant.
 const (
-	SignIn    Kind = "sign-in"   // made a session
-	Authorize Kind = "authorize" // asked for a code in a session; refused: the sign-in page
+	SignIn    Kind = "sign-in"   // creates a session
+	Authorize Kind = "authorize" // requests a code in a session; refused: the sign-in page
 	Exchange  Kind = "exchange"  // of a code
-	Refresh   Kind = "refresh"   // by a refresh token
+	Refresh   Kind = "refresh"   // with a refresh token
 	Revoke    Kind = "revoke"    // of a refresh token (RFC 7009)
-	Access    Kind = "access"    // by an access token: introspection, or a request to the FHIR API
+	Access    Kind = "access"    // with an access token: introspection, or a request to the FHIR API
 )
 
-// Result is what a client was told.
+// Result is the kind of a response.
 type Result string
 
 // The results of operations.
 const (
 	OK      Result = "ok"
 	Refused Result = "refused"
-	Unknown Result = "unknown" // no answer, or 5xx
-	Amiss   Result = "amiss"   // what no gateway should answer
+	Unknown Result = "unknown" // no response, or 5xx
+	Amiss   Result = "amiss"   // invalid response
 )
 
-// Operation is what a client asked, and what it was told.
+// Operation is a client's request with its response.
 type Operation struct {
 	Client  int           `json:"client"`
 	Kind    Kind          `json:"kind"`
-	Subject string        `json:"subject"`         // the grant or session
-	Token   string        `json:"token,omitempty"` // the refresh token that was used
-	Next    string        `json:"next,omitempty"`  // the refresh token that was given
+	Subject string        `json:"subject"`         // grant or session
+	Token   string        `json:"token,omitempty"` // refresh token in the request
+	Next    string        `json:"next,omitempty"`  // refresh token in the response
 	Result  Result        `json:"result"`
-	Told    string        `json:"told,omitempty"` // the answer, for people
-	Call    time.Duration `json:"call"`           // since the record began
+	Told    string        `json:"told,omitempty"` // response as text
+	Call    time.Duration `json:"call"`           // since the start of the record
 	Return  time.Duration `json:"return"`
 }
 
-// Record is what several clients were told. It is safe for concurrent use.
+// Record contains the operations of several clients. It is safe for concurrent use.
 type Record struct {
 	begin      time.Time
 	mu         sync.Mutex
 	operations []Operation
 }
 
-// NewRecord begins a record.
+// NewRecord starts a record.
 func NewRecord() *Record { return &Record{begin: time.Now()} }
 
-// Now is the time since the record began.
+// Now returns the time since the start of the record.
 func (r *Record) Now() time.Duration { return time.Since(r.begin) }
 
-// Add adds an operation that has returned.
+// Add adds a completed operation.
 func (r *Record) Add(o Operation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.operations = append(r.operations, o)
 }
 
-// Operations are all there are.
+// Operations returns all operations.
 func (r *Record) Operations() []Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Operation(nil), r.operations...)
 }
 
-// Write writes operations, each as a line of JSON.
+// Write writes operations, one JSON object per line.
 func Write(w io.Writer, operations []Operation) error {
 	buffer := bufio.NewWriter(w)
 	encoder := json.NewEncoder(buffer)
@@ -85,7 +85,7 @@ func Write(w io.Writer, operations []Operation) error {
 	return buffer.Flush()
 }
 
-// Read reads what [Write] has written.
+// Read reads the output of [Write].
 func Read(r io.Reader) (operations []Operation, err error) {
 	decoder := json.NewDecoder(r)
 	for {

@@ -2,37 +2,37 @@ package history
 
 import "time"
 
-// Rules are what the gateways promise.
+// Rules are the guarantees of the gateways.
 type Rules struct {
 	Grace time.Duration // refresh_token_grace
-	Lag   time.Duration // how long what was ended may still be accepted: revocation_max_lag
+	Lag   time.Duration // time for which revoked tokens may still be accepted: revocation_max_lag
 
 	Outages []Outage // of the gateways
 
-	// An end that nobody was told of may be seen, and be undone later: by the failover of a master that was cut off.
+	// Undo permits that a revocation whose response was lost is undone later, by the failover of a disconnected master.
 	Undo bool
 
-	// What is let pass nevertheless, to tell what a violation is.
+	// Exceptions to the rules, for determining the type of a violation.
 	passTwice, passAccepted, passRefused bool
 }
 
-// unknown stands for a refresh token that somebody was given, but nobody received.
+// unknown stands for a refresh token that was issued, but not received.
 const unknown = "?"
 
-// never is later than any operation returns.
+// never is later than the return of every operation.
 const never = time.Duration(1<<62 - 1)
 
-// grant is the state of a grant. Its times bound those of changes: a change happened between an operation's call and
-// its return.
+// grant is the state of a grant. Its times are bounds of changes, because a change happened between an operation's
+// call and its return.
 type grant struct {
-	redeemed          bool   // its code
+	redeemed          bool   // whether its code was redeemed
 	current, previous string // refresh tokens
 	rotated, replaced time.Duration
 	ended             bool
-	endedBy           time.Duration // by then it was, never if nobody was told so
+	endedBy           time.Duration // latest time of the revocation; never if no client received its response
 }
 
-// step returns the states in which an operation may leave a grant; none, if it cannot have been answered so.
+// step returns the possible states of a grant after an operation; none if the result is impossible.
 func (r Rules) step(g grant, o Operation) []grant {
 	switch {
 	case o.Result == Unknown:
@@ -48,7 +48,7 @@ func (r Rules) step(g grant, o Operation) []grant {
 	return next
 }
 
-// answered is step for an operation with an answer.
+// answered is step for an operation with a response.
 func (r Rules) answered(g grant, o Operation) []grant {
 	switch o.Kind {
 	case Exchange:
@@ -63,7 +63,7 @@ func (r Rules) answered(g grant, o Operation) []grant {
 	return nil
 }
 
-// perhaps are the states that an operation may have led to that nobody was told of.
+// perhaps returns the possible states after an operation without a response.
 func (r Rules) perhaps(g grant, o Operation) []grant {
 	switch {
 	case o.Kind == Exchange && !g.redeemed:
@@ -81,15 +81,15 @@ func (r Rules) exchange(g grant, o Operation) []grant {
 	case o.Result == OK && (!g.redeemed && !g.ended || r.passTwice):
 		return []grant{g.issue(o.Next)}
 	case o.Result == Refused && g.redeemed:
-		return []grant{g.end(o.Return)} // used twice: all that the first use gave ends (RFC 6749 §4.1.2)
+		return []grant{g.end(o.Return)} // reuse revokes all tokens of the first use (RFC 6749 §4.1.2)
 	case o.Result == Refused && (g.ended || r.passRefused):
 		return []grant{g}
 	}
 	return nil
 }
 
-// refresh by a token other than the latest ends the grant, but for its predecessor within the grace, which a gateway may
-// count from the end of an outage.
+// refresh with a token other than the latest revokes the grant, except for its predecessor within the grace, which
+// a gateway may count from the end of an outage.
 func (r Rules) refresh(g grant, o Operation) []grant {
 	if o.Result == OK {
 		return r.refreshed(g, o)
@@ -104,7 +104,7 @@ func (r Rules) refresh(g grant, o Operation) []grant {
 	case o.Token == g.previous && o.Return < g.rotated+r.Grace:
 		return nil
 	}
-	return []grant{g.end(o.Return)} // used again after the grace
+	return []grant{g.end(o.Return)} // reuse after the grace
 }
 
 func (r Rules) refreshed(g grant, o Operation) []grant {
@@ -122,7 +122,7 @@ func (r Rules) refreshed(g grant, o Operation) []grant {
 	return nil
 }
 
-// revoke is told 200 for any token. One that is not the latest says nothing of the grant.
+// revoke returns 200 for any token. A token other than the latest does not determine the state of the grant.
 func revoke(g grant, o Operation) []grant {
 	if o.Result != OK {
 		return nil
@@ -150,14 +150,14 @@ func (g grant) issue(token string) grant {
 	return g
 }
 
-// rotate replaces the latest refresh token, by a time.
+// rotate replaces the latest refresh token, at by at the latest.
 func (g grant) rotate(o Operation, next string, by time.Duration) grant {
 	g.previous, g.current = o.Token, next
 	g.rotated, g.replaced = o.Call, by
 	return g
 }
 
-// end ends the grant by a time, if it has not ended before.
+// end marks the grant as revoked, at by at the latest, unless it was revoked earlier.
 func (g grant) end(by time.Duration) grant {
 	if !g.ended || by < g.endedBy {
 		g.ended, g.endedBy = true, by
@@ -165,7 +165,7 @@ func (g grant) end(by time.Duration) grant {
 	return g
 }
 
-// tell is a grant of whose end somebody has been told.
+// tell returns a grant whose revocation a client has observed.
 func (r Rules) tell(g grant, o Operation) grant {
 	if r.Undo && g.endedBy == never {
 		return g
