@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
-// benchClient is the client under load in the gateway's configuration.
+// benchClient is the client block of the client under load.
 const benchClient = `
 		client %s {
 			secret bench-secret
@@ -27,8 +27,8 @@ const benchClient = `
 			introspect all%s
 		}`
 
-// proxied makes the load, which comes over plain HTTP, that of a proxy which ended
-// the TLS. It costs each request a little, so all servers have it.
+// proxied makes the gateway treat plain HTTP requests as forwarded by a TLS-terminating proxy. It costs each request
+// a little, so that all servers have it.
 const proxied = `	servers {
 		trusted_proxies static 127.0.0.1/32
 	}
@@ -42,16 +42,15 @@ const gatewayOptions = proxied + `	fhir {
 			name "Alice Adams"
 		}`
 
-// duty is one operation of an authorization server under load.
+// duty is an operation of an authorization server under load.
 type duty struct {
 	name  string
-	scope string // of the visitor's sign-in; none: nobody signs in
+	scope string // scope of the visitor's sign-in; "": no sign-in
 	do    func(*visitor) operation
 }
 
-// duties are the operations to measure. Those that make no ID token are measured
-// once, with RS256: the peer can introspect its opaque access tokens alone. The
-// scopes are those that mean the same to each.
+// duties returns the operations to measure. Operations without ID tokens are measured once, with RS256, because the
+// peer can introspect only its opaque access tokens. The scopes are those with the same meaning for each server.
 func duties(algorithm, system, refresh string) []duty {
 	all := []duty{
 		{"code flow, signed in already", "openid profile", func(v *visitor) operation { return v.flow }},
@@ -67,8 +66,8 @@ func duties(algorithm, system, refresh string) []duty {
 	return all
 }
 
-// authorizations measures the authorization server beside npm oidc-provider, or beside an earlier gateway, with
-// ID tokens by RSA and by elliptic curve, in one run.
+// authorizations compares the authorization server with npm oidc-provider or an earlier gateway, with RSA and
+// elliptic curve ID tokens, in one run.
 func authorizations(s settings, folder string) (err error) {
 	gateway, err := startAuthorize(s, s.binary, folder, "authorize")
 	if err != nil {
@@ -88,7 +87,7 @@ func authorizations(s settings, folder string) (err error) {
 	return documents(s, folder, gateway)
 }
 
-// startAuthorize starts a binary of the gateway as an authorization server.
+// startAuthorize starts a gateway binary as an authorization server.
 func startAuthorize(s settings, binary, folder, name string) (*server, error) {
 	return start(binary, folder, site{
 		name:    name,
@@ -97,7 +96,7 @@ func startAuthorize(s settings, binary, folder, name string) (*server, error) {
 	})
 }
 
-// asProvider is a gateway whose ID tokens are signed by an algorithm.
+// asProvider returns a gateway as a provider that signs ID tokens with an algorithm.
 func asProvider(gateway *server, algorithm string) *provider {
 	p := &provider{server: gateway, clientID: "bench", secret: "bench-secret"}
 	if algorithm == "ES256" {
@@ -108,7 +107,7 @@ func asProvider(gateway *server, algorithm string) *provider {
 	return p
 }
 
-// besidePeer measures all duties with ID tokens of one algorithm, beside npm oidc-provider or an earlier gateway.
+// besidePeer measures all duties with ID tokens of one algorithm, for the gateway and for npm oidc-provider or an earlier gateway.
 func besidePeer(s settings, folder string, gateway *server, algorithm string) (err error) {
 	ours, theirs, peer := asProvider(gateway, algorithm), (*provider)(nil), "oidc-provider"
 	system := duties(algorithm, "system/*.rs", "offline_access")
@@ -135,7 +134,7 @@ func besidePeer(s settings, folder string, gateway *server, algorithm string) (e
 	return nil
 }
 
-// duty has each client sign in first, which is not counted.
+// duty measures an operation. Each client signs in first, which does not count.
 func (p *provider) duty(s settings, d duty) (load, error) {
 	visitors := make([]*visitor, s.clients)
 	for i := range visitors {
@@ -154,7 +153,7 @@ func (p *provider) duty(s settings, d duty) (load, error) {
 	return p.round(func(i int) operation { return d.do(visitors[i]) }, s.clients, s.round)
 }
 
-// startPeer runs npm oidc-provider with everything in memory.
+// startPeer runs npm oidc-provider with all state in memory.
 func startPeer(algorithm string) (*provider, error) {
 	address, err := loopback.FreeAddress()
 	if err != nil {
@@ -174,8 +173,7 @@ func startPeer(algorithm string) (*provider, error) {
 	return p, nil
 }
 
-// documents measures what is the same for everybody, beside fixed answers of the
-// same size.
+// documents compares responses that are the same for everyone with fixed responses of the same size.
 func documents(s settings, folder string, gateway *server) error {
 	fmt.Print("\n" + tableHead)
 	forwarded := http.Header{"X-Forwarded-Proto": {"https"}}
@@ -189,7 +187,7 @@ func documents(s settings, folder string, gateway *server) error {
 	return nil
 }
 
-// rsaSignature is the CPU time of one signature by RS256.
+// rsaSignature returns the CPU time of one RS256 signature.
 func rsaSignature() (time.Duration, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -210,7 +208,7 @@ func rsaSignature() (time.Duration, error) {
 	return (after - before) / times, err
 }
 
-// ownCPU is the CPU time that this process has used up to now.
+// ownCPU returns the total CPU time of this process.
 func ownCPU() (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
-// nginxConfig is a cache in front of the gateway, in one process so that its CPU
-// time is seen.
+// nginxConfig configures nginx as a cache in front of the gateway, in one process so that its CPU time can be
+// measured.
 const nginxConfig = `master_process off;
 daemon off;
 pid %[1]s/nginx.pid;
@@ -45,7 +45,7 @@ http {
 }
 `
 
-// rival is a server, and what it is asked for.
+// rival is a server with the requests to send.
 type rival struct {
 	name   string
 	server *server
@@ -53,8 +53,7 @@ type rival struct {
 	header http.Header
 }
 
-// caches measures hits in the cache of expansions, beside others that serve the
-// same bytes, in one run.
+// caches compares hits in the expansion cache with other servers that return the same bytes, in one run.
 func caches(s settings, folder string) (err error) {
 	definitions := filepath.Join(folder, "synthetic.json")
 	if err := generate(definitions, 10_000); err != nil {
@@ -90,9 +89,9 @@ func caches(s settings, folder string) (err error) {
 	)
 }
 
-// cachedGateway is a binary of the gateway with a cache of expansions: open, and behind the guard.
+// cachedGateway is a gateway binary with an expansion cache: without and with the guard.
 type cachedGateway struct {
-	name          string // what its rows begin with
+	name          string // prefix of its table rows
 	open, guarded *server
 	token         string
 }
@@ -131,7 +130,7 @@ func (g cachedGateway) rivals(path string) []rival {
 	}
 }
 
-// sized finds a page of about so many bytes.
+// sized returns the path of a page with about the given number of bytes.
 func sized(gateway *server, size int) (path string, err error) {
 	count := 1
 	for range 12 {
@@ -172,7 +171,7 @@ func besideRespond(s settings, folder string, gateway *server, path string, riva
 	))
 }
 
-// entityTag is that of an answer that is not compressed.
+// entityTag returns the entity tag of an uncompressed response.
 func entityTag(url string) (string, error) {
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
@@ -186,7 +185,7 @@ func entityTag(url string) (string, error) {
 	return r.Header.Get("ETag"), err
 }
 
-// clientToken is an access token for the guard.
+// clientToken returns an access token for the guard.
 func clientToken(issuer string) (string, error) {
 	p := &provider{server: &server{url: issuer}, clientID: "bench", secret: "bench-secret"}
 	p.paths.token = "/oauth2/token"
@@ -223,7 +222,7 @@ func besideNginx(s settings, folder string, gateway *server, path string) (err e
 	})
 }
 
-// besideFiles compares with files that were compressed beforehand.
+// besideFiles compares the gateway with servers of precompressed files.
 func besideFiles(s settings, folder string, gateway *server, path string) (err error) {
 	r, err := http.Get(gateway.url + path)
 	if err != nil {
@@ -259,15 +258,14 @@ func compressed(file string, body []byte) error {
 	return errors.Join(err, z.Close(), f.Close())
 }
 
-// race runs rounds against each in turn. The first is what the others are
-// compared with.
+// race runs rounds against each rival in turn. The others are compared with the first one.
 func race(s settings, title string, rivals []rival) error {
 	rounds := make([][]load, len(rivals))
 	for n := range s.rounds + 1 {
-		for k := range rivals { // each is first in some round, since that one appears dearer
+		for k := range rivals { // vary the order, because the first one appears more expensive
 			i := (k + n) % len(rivals)
 			r, length := rivals[i], s.round
-			if n == 0 { // to warm up
+			if n == 0 { // warm-up round
 				length = max(length/4, 100*time.Millisecond)
 			}
 			l, err := r.server.round(r.server.gets(r.paths, r.header), s.clients, length)

@@ -1,25 +1,22 @@
-// Command bench measures the built gateway under load, on loopback, beside others
-// in the same run:
+// Command bench measures the built gateway under load on loopback, compared to other servers in the same run:
 //
-//	cd e2e && go run ./bench                 # everything, some ten minutes
+//	cd e2e && go run ./bench                 # all benchmarks, about ten minutes
 //	cd e2e && go run ./bench -rounds 3 -round 1s -sizes 1000,10000 expand
 //	cd e2e && go run ./bench -clients 16 authorize
 //	cd e2e && go run ./bench -before ../before/caddy typing
 //
-// expand measures fhir_expand, its cache off, over synthetic code systems beside
-// Caddy's respond with a body of the same size; cache its cache beside respond,
-// file_server and nginx; scan what a million random filters do to it; authorize the
-// authorization server beside npm oidc-provider; flood what a million requests that
-// lead nowhere leave in memory; launch what a launch context costs, and how fast the page to
-// choose among 100,000 patients on is. typing, which is not part of everything, measures
-// typed requests of fhir_expand beside an earlier gateway. keycloak, which is not either, and needs e2e/keycloak as its README
-// builds it, measures the authorization server beside Keycloak, and counts what a gateway asks it. With -before, authorize and cache have an
-// earlier gateway beside them too, authorize in the place of oidc-provider.
+// expand measures uncached fhir_expand with synthetic code systems, compared to Caddy's respond with a body of the
+// same size; cache measures its cache, compared to respond, file_server and nginx; scan the effect of a million
+// random filters; authorize the authorization server, compared to npm oidc-provider; flood the memory after a million
+// useless requests; launch the cost of a launch context, and the speed of the page for choosing among 100,000
+// patients. typing, which is not run by default, measures as-you-type requests of fhir_expand, compared to an earlier
+// gateway. keycloak, which is not run by default either, and needs e2e/keycloak built as in its README, compares the
+// authorization server with Keycloak, and counts the gateway's requests to Keycloak. With -before, authorize and
+// cache also measure an earlier gateway, authorize in place of oidc-provider.
 //
-// Each is a process of its own: build ../caddy first. Rounds of load go to each in
-// turn, so that whatever else the machine does falls on both alike. What is compared
-// is the CPU time of the server per request, from /proc, and its median over the
-// rounds; a time-out or a refusal ends the run.
+// Each server is a separate process: build ../caddy first. Rounds of load are sent to each in turn, so that other
+// load on the machine affects all of them. The median over the rounds of the server's CPU time per request, from
+// /proc, is compared; a timeout or a refusal ends the run.
 //
-// It prints tables in Markdown, and expand draws cost against size into -plot.
+// It prints tables in Markdown, and expand plots cost against size into -plot.
 package main

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// floodSize is how many requests a flood has, of all kinds together.
+// floodSize is the total number of requests in a flood.
 const floodSize = 1_000_000
 
-// floods are requests that lead nowhere, each different from all before: what an
-// attacker can send who has no account.
+// floods are useless requests, each different from all previous ones, which an attacker without an account can send.
 var floods = []struct {
 	name   string
 	path   func() string
@@ -37,7 +36,7 @@ func unknownKey() http.Header {
 	return http.Header{"Authorization": {"Bearer " + head + ".e30." + random()}}
 }
 
-// flood measures what a million requests that lead nowhere leave in memory.
+// flood measures the memory after a million useless requests.
 func flood(s settings, folder string) (err error) {
 	gateway, err := start(s.binary, folder, site{
 		name:    "flood",
@@ -51,7 +50,7 @@ func flood(s settings, folder string) (err error) {
 	fmt.Printf("\n## Flood\n\n| requests | per second | CPU per request | resident afterwards |\n|---|--:|--:|--:|\n")
 	each := floodSize / len(floods)
 	for i := range floods {
-		// A tenth first, so that what is compared is a warm process with a warm one.
+		// A tenth first, so that only warm processes are compared.
 		for _, n := range []int{each / 10, each - each/10} {
 			whole, err := gateway.flood(s, i, n)
 			if err != nil {
@@ -67,7 +66,7 @@ func flood(s settings, folder string) (err error) {
 	return nil
 }
 
-// flood sends so many requests of a kind, and no more.
+// flood sends the given number of requests of a kind.
 func (s *server) flood(of settings, kind, requests int) (load, error) {
 	tokens := make(chan struct{}, requests)
 	for range requests {
@@ -88,7 +87,7 @@ func (s *server) flood(of settings, kind, requests int) (load, error) {
 	}, of.clients, 10*time.Minute)
 }
 
-// lead sends one request that leads nowhere.
+// lead sends one useless request.
 func (s *server) lead(client *http.Client, kind int) error {
 	f := floods[kind]
 	request, err := http.NewRequest(http.MethodGet, s.url+f.path(), nil)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// redirectURI is that of the clients under load. Nobody listens there.
+// redirectURI is the redirect URI of the clients under load. Nothing listens there.
 const redirectURI = "https://app.example.org/callback"
 
 // provider is an authorization server under load.
@@ -25,11 +25,11 @@ type provider struct {
 	*server
 	clientID, secret string
 	scope            string
-	idp              string // where people sign in; "" with a password here
+	idp              string // identity provider for signing in; "" with a local password
 	paths            struct{ authorize, token, introspect, userinfo string }
 }
 
-// visitor is one client of a provider: a browser, and the app it signs in to.
+// visitor is one client of a provider: a browser with the app that it signs in to.
 type visitor struct {
 	*provider
 	http            *http.Client
@@ -49,8 +49,8 @@ func (p *provider) visit() (*visitor, error) {
 
 var transport = &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 
-// secured speaks plain HTTP where https is asked for, as a proxy does that ended
-// the TLS: what TLS costs is Caddy's affair, and the peers here have none.
+// secured sends plain HTTP for https URLs, like a TLS-terminating proxy, because the cost of TLS is Caddy's, and the
+// peers have no TLS.
 type secured struct{}
 
 // RoundTrip implements http.RoundTripper.
@@ -61,14 +61,12 @@ func (secured) RoundTrip(r *http.Request) (*http.Response, error) {
 	return transport.RoundTrip(r)
 }
 
-// at is a path of the provider, by https: only there does a browser send the
-// cookies that it must.
+// at returns the https URL of a path of the provider, because browsers send Secure cookies only by https.
 func (p *provider) at(path string) string {
 	return "https" + strings.TrimPrefix(p.url, "http") + path
 }
 
-// flow is a code flow with PKCE, state and nonce, from the authorization request
-// to the tokens.
+// flow performs a code flow with PKCE, state and nonce, from the authorization request to the tokens.
 func (v *visitor) flow(*load) error {
 	verifier := random()
 	sum := sha256.Sum256([]byte(verifier))
@@ -94,7 +92,7 @@ func (v *visitor) flow(*load) error {
 
 func random() string {
 	b := make([]byte, 32)
-	_, _ = rand.Read(b) // it never fails
+	_, _ = rand.Read(b) // never fails: see crypto/rand
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -103,8 +101,7 @@ var (
 	keycloakLogin = regexp.MustCompile(`id="kc-form-login"[^>]* action="([^"]*)"`)
 )
 
-// code follows an authorization request to the redirect URI, by way of the
-// sign-in page if there is one.
+// code follows an authorization request to the redirect URI, through the sign-in page if there is one.
 func (v *visitor) code(q url.Values) (string, error) {
 	next := v.at(v.paths.authorize) + "?" + q.Encode()
 	for range 10 {
@@ -141,7 +138,7 @@ func (v *visitor) code(q url.Values) (string, error) {
 			}
 			return "", fmt.Errorf("no code, but %s", to)
 		}
-		if next = v.at(to.RequestURI()); to.Port() != "" { // an identity provider's, or this server's
+		if next = v.at(to.RequestURI()); to.Port() != "" { // URL of an identity provider, or of this server
 			next = to.String()
 		}
 	}
@@ -153,7 +150,7 @@ func drain(r *http.Response) ([]byte, error) {
 	return b, errors.Join(err, r.Body.Close())
 }
 
-// token asks the token endpoint, and remembers what it gives.
+// token sends a request to the token endpoint and stores the response.
 func (v *visitor) token(form url.Values) error {
 	body, err := v.post(v.paths.token, form)
 	if err != nil {
@@ -215,7 +212,7 @@ func (v *visitor) introspected(*load) error {
 
 func (v *visitor) told(*load) error { return v.read(v.paths.userinfo) }
 
-// read asks for what the access token opens.
+// read sends a request with the access token.
 func (v *visitor) read(path string) error {
 	request, err := http.NewRequest(http.MethodGet, v.at(path), nil)
 	if err != nil {

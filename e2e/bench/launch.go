@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// The stand-in for a FHIR server has so many patients, and the picker is asked so often.
+// Number of patients in the stand-in for a FHIR server, and of requests to the picker.
 const (
 	standInPatients = 100_000
 	pickerSearches  = 400
 )
 
-// launches measures what a launch context costs: a code flow with one beside one without, and
-// the page to choose a patient on beside the search that it asks for.
+// launches measures the cost of a launch context: code flows with and without one, and the page for choosing a
+// patient compared to its search.
 func launches(s settings, folder string) (err error) {
 	records := httptest.NewServer(newStandIn(standInPatients))
 	defer records.Close()
@@ -41,8 +41,8 @@ func launches(s settings, folder string) (err error) {
 	return nil
 }
 
-// startLaunching runs a gateway whose user alice is somebody in the records. It asks itself for
-// them, by the host of the issuer.
+// startLaunching runs a gateway with a user alice who has a FHIR resource. The gateway requests records from itself,
+// by the host of the issuer.
 func startLaunching(s settings, folder, fhirUser, records string) (*server, error) {
 	options := strings.NewReplacer("https://bench.example.org", "https://127.0.0.1", `name "Alice Adams"`, "fhir_user "+fhirUser).Replace(gatewayOptions)
 	client := strings.Replace(fmt.Sprintf(benchClient, "bench", ""), "scope ", "scope launch/patient patient/*.rs user/*.rs ", 1)
@@ -53,7 +53,7 @@ func startLaunching(s settings, folder, fhirUser, records string) (*server, erro
 	})
 }
 
-// contextFlows compares code flows of a patient who is signed in.
+// contextFlows compares code flows of a signed-in patient.
 func contextFlows(s settings, ours *provider, _ string) error {
 	fmt.Printf("\n## Launch context, %d at once\n\n| code flow, signed in already | without a context | with one | ratio |\n|---|--:|--:|--:|\n", s.clients)
 	for _, with := range []string{"", "openid "} {
@@ -77,8 +77,7 @@ func contextFlows(s settings, ours *provider, _ string) error {
 	return nil
 }
 
-// pickerAnswers compares the page with the search that it asks the FHIR server for, each in
-// turn and one at a time.
+// pickerAnswers compares the page with its search at the FHIR server, alternating and sequentially.
 func pickerAnswers(_ settings, ours *provider, records string) error {
 	v, err := ours.visit()
 	if err != nil {
@@ -113,7 +112,7 @@ func pickerAnswers(_ settings, ours *provider, records string) error {
 	return nil
 }
 
-// openPicker signs in, and returns the address of the page.
+// openPicker signs in, and returns the URL of the page.
 func (v *visitor) openPicker() (string, error) {
 	request := url.Values{"response_type": {"code"}, "client_id": {v.clientID}, "redirect_uri": {redirectURI}, "scope": {"launch/patient patient/*.rs"}, "state": {random()}}
 	r, err := v.http.Get(v.at(v.paths.authorize) + "?" + request.Encode())
@@ -141,7 +140,7 @@ func (v *visitor) openPicker() (string, error) {
 	return v.at(picker.RequestURI()), nil
 }
 
-// took is how long an answer takes that holds a text.
+// took returns the duration of a request whose response contains a text.
 func took(client *http.Client, address, text string) (time.Duration, error) {
 	start := time.Now()
 	r, err := client.Get(address)
@@ -156,7 +155,7 @@ func took(client *http.Client, address, text string) (time.Duration, error) {
 	return elapsed, errors.Join(err, r.Body.Close())
 }
 
-// typedName is the beginning of a name of the stand-in's.
+// typedName returns the beginning of a name in the stand-in.
 func typedName() string {
 	name := familyName(rand.IntN(standInPatients))
 	return strings.ToLower(name[:2+rand.IntN(len(name)-2)])

@@ -13,13 +13,13 @@ import (
 // settings are the command's flags.
 type settings struct {
 	binary, plot string
-	before       string // an earlier gateway
+	before       string // binary of an earlier gateway
 	sizes        []int
 	rounds       int
 	round        time.Duration
 	clients      int
 	durable      string // store of refresh tokens
-	operations   int    // of each round beside Keycloak
+	operations   int    // number per round, compared to Keycloak
 }
 
 func main() {
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// run measures what was named, or everything.
+// run runs the named benchmarks, or all default ones.
 func run(s settings, names []string) error {
 	folder, err := os.MkdirTemp("", "bench")
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// scanned is how many random filters there are, each asked for once.
+	// scanned is the number of random filters, each requested once.
 	scanned = 1_000_000
 
-	// honest is how many different questions people ask, after Zipf's law, and
-	// how many of them there are for each four random filters: one.
+	// honest is the number of different real queries, distributed by Zipf's law. One real query is sent per four
+	// random filters.
 	honest = 2_000
 
-	// scanMaxSize is what the cache may take.
+	// scanMaxSize is the maximum size of the cache.
 	scanMaxSize = 16
 )
 
-// scan measures what a million random filters do to the memory of the gateway, and
-// to the answers that people get from the cache.
+// scan measures the effect of a million random filters on the gateway's memory, and on cached responses for real
+// queries.
 func scan(s settings, folder string) (err error) {
 	definitions := filepath.Join(folder, "scanned.json")
 	if err := generate(definitions, 10_000); err != nil {
@@ -65,9 +65,8 @@ func scan(s settings, folder string) (err error) {
 	return nil
 }
 
-// mixed asks so many honest questions, and four random ones after each if it is
-// scanning. It returns how many of the honest ones were answered from the cache, in
-// per cent.
+// mixed sends the given number of real queries, each followed by four random ones if scanning is set. It returns the
+// percentage of real queries that were answered from the cache.
 func (s *server) mixed(of settings, questions int, scanning bool) (float64, error) {
 	var left, hits atomic.Int64
 	left.Store(int64(questions))
@@ -91,7 +90,7 @@ func (s *server) mixed(of settings, questions int, scanning bool) (float64, erro
 	return 100 * float64(hits.Load()) / float64(questions), err
 }
 
-// fromCache asks, and says whether the answer was in the cache.
+// fromCache sends a request and reports whether the response was cached.
 func (s *server) fromCache(client *http.Client, path string) (bool, error) {
 	r, err := client.Get(s.url + path)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// system is the canonical of the synthetic code system; its value sets are below it.
+// system is the canonical URL of the synthetic code system. Its value sets are below it.
 const system = "http://example.org/synthetic"
 
 const expand = "/fhir/R4/ValueSet/$expand?"
 
-// point is what a size costs, for the plot.
+// point is the cost for a size, for the plot.
 type point struct {
 	concepts int
 	typed    load
 	respond  load
 }
 
-// scenario is a kind of request, and how it is compared.
+// scenario is a kind of request to compare.
 type scenario struct {
 	name   string
 	paths  []string
@@ -74,7 +74,7 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 	return p, whole(s, gateway, expand+all)
 }
 
-// startExpand starts a gateway that answers from some definitions, without its cache.
+// startExpand starts a gateway with some definitions and without its cache.
 func startExpand(binary, folder, name, definitions string) (*server, error) {
 	return start(binary, folder, site{
 		name:   name,
@@ -82,8 +82,7 @@ func startExpand(binary, folder, name, definitions string) (*server, error) {
 	})
 }
 
-// compare runs rounds against the gateway and against a fixed answer of the same
-// size in turn.
+// compare runs rounds against the gateway and against a fixed response of the same size in turn.
 func compare(s settings, folder string, gateway *server, sc scenario) (ours, fixed load, err error) {
 	warm, err := gateway.round(gateway.gets(sc.paths, sc.header), s.clients, s.round/2)
 	if err != nil {
@@ -105,7 +104,7 @@ func startRespond(binary, folder string, size int) (*server, error) {
 	return start(binary, folder, site{name: "respond", options: proxied, routes: "\theader Content-Type application/fhir+json\n\trespond " + body})
 }
 
-// lengths measures each length of what was typed by itself.
+// lengths measures each length of typed text separately.
 func lengths(s settings, gateway *server, typed [][]string) error {
 	fmt.Printf("\n%s", lengthsHead)
 	for i, paths := range typed {
@@ -123,7 +122,7 @@ func lengths(s settings, gateway *server, typed [][]string) error {
 	return err
 }
 
-// whole measures the expansion of everything in one answer.
+// whole measures the expansion of all concepts in one response.
 func whole(s settings, gateway *server, path string) error {
 	l, err := gateway.round(gateway.gets([]string{path}, nil), 1, s.round)
 	if err != nil {
@@ -137,11 +136,10 @@ func whole(s settings, gateway *server, path string) error {
 
 func query(valueSet string) string { return "url=" + url.QueryEscape(system+"/"+valueSet) }
 
-// longest is the length of the longest beginning that is typed.
+// longest is the maximum length of a typed prefix.
 const longest = 10
 
-// typedPaths are requests as they come from somebody who types words and codes of
-// the code system letter by letter: by length, from 1.
+// typedPaths returns as-you-type requests for words and codes of the code system, by length from 1.
 func typedPaths(gateway *server, concepts int) ([][]string, error) {
 	sample, err := sampled(gateway, concepts)
 	paths := make([][]string, longest)
@@ -156,7 +154,7 @@ func typedPaths(gateway *server, concepts int) ([][]string, error) {
 // coding is a concept of the code system.
 type coding struct{ Code, Display string }
 
-// sampled are some hundred concepts of the code system, at random.
+// sampled returns some hundred random concepts of the code system.
 func sampled(gateway *server, concepts int) (sample []coding, err error) {
 	for range 20 {
 		page := fmt.Sprintf("%s%s&offset=%d&count=20", gateway.url+expand, query("all"), rand.IntN(max(1, concepts-20)))
@@ -182,7 +180,7 @@ func addTyped(paths [][]string, text []rune) {
 	}
 }
 
-// filtered is a request for the first page of what a filter finds.
+// filtered returns the request for the first page of results for a filter.
 func filtered(filter string) string {
 	return expand + query("all") + "&count=20&filter=" + url.QueryEscape(filter)
 }

@@ -21,14 +21,14 @@ type server struct {
 	command *exec.Cmd
 }
 
-// site is what a process of the gateway serves.
+// site is the configuration of a gateway process.
 type site struct {
 	name    string // of its files
 	options string // global options, each on a line that begins with a tab
-	routes  string // directives, likewise
+	routes  string // directives, in the same form
 }
 
-// start runs the gateway with one site and waits for it to answer.
+// start runs the gateway with one site and waits until it responds.
 func start(binary, folder string, of site) (*server, error) {
 	address, err := loopback.FreeAddress()
 	if err != nil {
@@ -43,7 +43,7 @@ func start(binary, folder string, of site) (*server, error) {
 	return launch(address, exec.Command(binary, "run", "--config", file, "--adapter", "caddyfile"))
 }
 
-// launch runs a command that listens at an address, and waits for it to answer.
+// launch runs a command that listens at an address, and waits until it responds.
 func launch(address string, command *exec.Cmd) (*server, error) {
 	s := &server{url: "http://" + address, command: command}
 	s.command.Stderr = os.Stderr
@@ -53,7 +53,7 @@ func launch(address string, command *exec.Cmd) (*server, error) {
 	return s, s.wait(5 * time.Minute)
 }
 
-// wait returns when the server answers, whatever it answers but 503.
+// wait waits until the server responds with a status other than 503.
 func (s *server) wait(most time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -61,7 +61,7 @@ func (s *server) wait(most time.Duration) error {
 	defer tick.Stop()
 	for {
 		if r, err := http.Get(s.url + "/ready"); err == nil {
-			if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusServiceUnavailable { // Keycloak's, for some seconds
+			if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusServiceUnavailable { // Keycloak returns 503 for some seconds
 				return err
 			}
 		}
@@ -77,14 +77,14 @@ func (s *server) stop() error {
 	if err := s.command.Process.Kill(); err != nil {
 		return err
 	}
-	_ = s.command.Wait() // killed: its status says nothing
+	_ = s.command.Wait() // the status of a killed process is irrelevant
 	return nil
 }
 
-// clockTick is how long the kernel's unit of CPU time is (USER_HZ).
+// clockTick is the kernel's unit of CPU time (USER_HZ).
 const clockTick = 10 * time.Millisecond
 
-// cpu is the CPU time that the server has used up to now.
+// cpu returns the total CPU time of the server.
 func (s *server) cpu() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.command.Process.Pid))
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *server) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, errors.Join(err1, err2)
 }
 
-// resident is how much memory the server holds, and how much it held at most, in MiB.
+// resident returns the current and the maximum resident memory of the server in MiB.
 func (s *server) resident() (now, most int, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.command.Process.Pid))
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *server) resident() (now, most int, err error) {
 	return now, most, errors.Join(err1, err2)
 }
 
-// mebibytes is a line of a process's status, which is in KiB.
+// mebibytes returns the value in a line of a process's status, which is in KiB.
 func mebibytes(status, name string) (int, error) {
 	_, rest, _ := strings.Cut(status, name)
 	fields := strings.Fields(rest)

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// standIn is a FHIR server that searches patients by name, one after the other.
+// standIn is a FHIR server with a linear search of patients by name.
 type standIn struct {
 	names   []string // in lower case, each word after a space
 	records []string
 }
 
-// Syllables of names, of which each number has another order.
+// Syllables of names. Each number has a different sequence of syllables.
 var syllables = strings.Fields("al ber con da el fer gar hol in jo kar lin mar nor ol per quin ros san tor ul van wes yor zel")
 
-// familyName is that of the patient of a number.
+// familyName returns the family name of the patient with a number.
 func familyName(n int) string {
 	k := len(syllables)
 	name := syllables[n%k] + syllables[n/k%k] + syllables[n/k/k%k]
@@ -39,7 +39,7 @@ func newStandIn(patients int) *standIn {
 	return s
 }
 
-// ServeHTTP answers a search with the first of the patients whose names begin with each of the words.
+// ServeHTTP returns the first patients with names that begin with each of the words.
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var entries []string
 	found, words := 0, r.URL.Query()["name"]

@@ -16,13 +16,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/feature"
 )
 
-// check holds the commands that must pass without a feature.
+// check contains the commands that must pass without a feature.
 type check struct {
 	vetOnly bool
 	tests   string // packages, separated by spaces
 }
 
-// run deletes the features in turn, prints a line for each, and returns how many cannot be deleted.
+// run deletes the features in turn, prints a line for each, and returns the number of features that cannot be deleted.
 func (c *check) run(ctx context.Context, root string, features []feature.Feature) (failed int, err error) {
 	for _, f := range features {
 		began := time.Now()
@@ -42,7 +42,7 @@ func (c *check) run(ctx context.Context, root string, features []feature.Feature
 	return failed, nil
 }
 
-// without checks a copy of the repository without a feature. It returns what the failed command printed.
+// without checks a copy of the repository without a feature. It returns the output of the failed command.
 func (c *check) without(ctx context.Context, root string, f *feature.Feature) (output []byte, err error) {
 	folder, err := os.MkdirTemp("", "deletable-")
 	if err != nil {
@@ -72,8 +72,8 @@ func (c *check) without(ctx context.Context, root string, f *feature.Feature) (o
 	return failures(output), err
 }
 
-// testsWhole reports whether a package tests the standard build as a whole: its documents, which describe every feature, or
-// ports of conformance suites, which need several features.
+// testsWhole reports whether a package tests the whole standard build: its documents, which describe every feature,
+// or ports of conformance suites, which need several features.
 func testsWhole(name string) bool {
 	return strings.HasSuffix(name, "/caddymodule/documents") || strings.HasSuffix(name, "/caddymodule/conformance")
 }
@@ -95,7 +95,7 @@ func failures(output []byte) []byte {
 	return kept
 }
 
-// copyTracked copies the files that Git tracks, as they are in the working tree.
+// copyTracked copies the files that Git tracks from the working tree.
 func copyTracked(ctx context.Context, root, folder string) error {
 	list := exec.CommandContext(ctx, "git", "ls-files", "-z")
 	list.Dir = root
@@ -111,13 +111,13 @@ func copyTracked(ctx context.Context, root, folder string) error {
 	return nil
 }
 
-// copyFile copies a file with the folders above it. One that has been deleted in the working tree is left out.
+// copyFile copies a file and creates its parent folders. A file that is deleted in the working tree is skipped.
 func copyFile(from, to string) error {
 	info, err := os.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil || info.IsDir() { // a submodule
+	if err != nil || info.IsDir() { // a folder is a submodule
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/feature"
 )
 
-// tree writes files, given by name and content in turn, and returns their folder.
+// tree writes files, given as alternating names and contents, and returns their folder.
 func tree(t *testing.T, files ...string) string {
 	t.Helper()
 	root, content := t.TempDir(), fstest.MapFS{}

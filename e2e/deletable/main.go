@@ -3,7 +3,7 @@
 // whole (documents, conformance).
 //
 //	cd e2e && go run ./deletable                      every feature
-//	cd e2e && go run ./deletable -only ucum,lookup    some, by the name of their folders
+//	cd e2e && go run ./deletable -only ucum,lookup    some features, by the name of their folders
 //	cd e2e && go run ./deletable -some 3 -seed 17     a random sample
 //	cd e2e && go run ./deletable -list                their folders
 //
@@ -64,7 +64,7 @@ func main() {
 	}
 }
 
-// choose returns the features with the given names, or as many at random.
+// choose returns the features with the given names, or a random sample.
 func choose(features []feature.Feature, only string, some int, seed uint64) ([]feature.Feature, error) {
 	if only != "" {
 		var chosen []feature.Feature

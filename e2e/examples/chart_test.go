@@ -24,7 +24,7 @@ import (
 
 const chartFolder = "../../docs/examples/helm"
 
-// render is `helm template`, with values that are a file's or changed.
+// render runs `helm template` with the given values.
 func render(t *testing.T, values map[string]any) (map[string]string, error) {
 	t.Helper()
 	chart, err := loader.Load(chartFolder)
@@ -32,7 +32,7 @@ func render(t *testing.T, values map[string]any) (map[string]string, error) {
 		t.Fatal(err)
 	}
 	options := chartutil.ReleaseOptions{Name: "gateway", Namespace: "fhir", IsInstall: true}
-	all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities) // against the schema, too
+	all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities) // validates the schema too
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func exampleValues(t *testing.T, name string) map[string]any {
 	return values
 }
 
-// decode makes objects of what was rendered; an unknown field is an error.
+// decode decodes the rendered objects; an unknown field is an error.
 func decode(t *testing.T, files map[string]string) []runtime.Object {
 	t.Helper()
 	types := runtime.NewScheme()
@@ -74,7 +74,7 @@ func decode(t *testing.T, files map[string]string) []runtime.Object {
 	return objects
 }
 
-// find is the object of a type and a name.
+// find returns the object with a type and name.
 func find[T runtime.Object](t *testing.T, objects []runtime.Object, name string) (found T) {
 	t.Helper()
 	for _, object := range objects {
@@ -86,7 +86,7 @@ func find[T runtime.Object](t *testing.T, objects []runtime.Object, name string)
 	return found
 }
 
-// Every file of examples is rendered, with the kinds that it asks for.
+// Each example file is rendered to the expected kinds of objects.
 func TestChart(t *testing.T) {
 	always := []string{"Deployment", "NetworkPolicy", "Service"}
 	more := map[string][]string{
@@ -121,7 +121,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// What no example says is rendered, too: here all at once, with a FHIR server in the Pod of gateways that share a store.
+// Options that no example uses are rendered too: here all at once, with a FHIR server in the Pod of gateways that share a store.
 func TestChartOptions(t *testing.T) {
 	const text = `
 mode: sidecar
@@ -164,7 +164,7 @@ affinity: {nodeAffinity: {}}
 	}
 }
 
-// What would run, and do something else than was meant, does not fit the schema.
+// The schema rejects values that would run but have an unintended effect.
 func TestChartRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name, values string
@@ -194,7 +194,7 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// validate provisions a Caddyfile, without a port.
+// validate provisions a Caddyfile without a port.
 func validate(t *testing.T, caddyfile string, environ ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "Caddyfile")
@@ -209,12 +209,12 @@ func validate(t *testing.T, caddyfile string, environ ...string) {
 	}
 }
 
-// binary is the gateway's.
+// binary returns the path of the gateway's binary.
 func binary(t *testing.T) string {
 	t.Helper()
 	file := cmp.Or(os.Getenv("CADDY_BIN"), "../caddy")
 	if !filepath.IsAbs(file) {
-		file = filepath.Join("..", file) // as from e2e
+		file = filepath.Join("..", file) // relative to e2e
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Skip("no binary: go run ./caddymodule/build makes it")

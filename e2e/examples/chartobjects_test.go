@@ -23,7 +23,7 @@ const (
 	secretsDir = "/run/secrets/caddy-fhir"
 )
 
-// checkPod checks who the gateway runs as, what it may write, and when it is asked and ended.
+// checkPod checks the user, the writable paths, the probes and the termination of the gateway.
 func checkPod(t *testing.T, objects []runtime.Object) {
 	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template.Spec
 	if c := pod.SecurityContext; !*c.RunAsNonRoot || *c.RunAsUser != 65532 || c.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || *pod.AutomountServiceAccountToken {
@@ -44,7 +44,7 @@ func checkPod(t *testing.T, objects []runtime.Object) {
 	checkVolumes(t, pod)
 }
 
-// checkVolumes: each mount has its volume, and secrets are files that the gateway alone sees.
+// checkVolumes: each mount has its volume, and secrets are files that only the gateway can read.
 func checkVolumes(t *testing.T, pod core.PodSpec) {
 	volumes := map[string]core.Volume{}
 	for _, volume := range pod.Volumes {
@@ -65,7 +65,7 @@ func checkVolumes(t *testing.T, pod core.PodSpec) {
 	}
 }
 
-// checkTogether: what selects Pods selects the gateway's, and ports that are named are there.
+// checkTogether: selectors of Pods match the gateway's Pods, and named ports exist.
 func checkTogether(t *testing.T, objects []runtime.Object) {
 	deployment := find[*apps.Deployment](t, objects, chartName)
 	service := find[*core.Service](t, objects, chartName)
@@ -105,7 +105,7 @@ func selects(t *testing.T, selector *meta.LabelSelector, of map[string]string) b
 	return !s.Empty() && s.Matches(labels.Set(of))
 }
 
-// checkPolicies: to the gateway by its ports, by whom was named; to a FHIR server elsewhere from the gateway alone.
+// checkPolicies: only the named sources can connect to the gateway's ports, and only the gateway to a separate FHIR server.
 func checkPolicies(t *testing.T, objects []runtime.Object) {
 	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template
 	own := find[*networking.NetworkPolicy](t, objects, chartName).Spec
@@ -118,7 +118,7 @@ func checkPolicies(t *testing.T, objects []runtime.Object) {
 		}
 	}
 	if len(pod.Spec.InitContainers) > 0 {
-		return // in the same Pod
+		return // the FHIR server is in the same Pod
 	}
 	theirs := find[*networking.NetworkPolicy](t, objects, chartName+"-fhir-server").Spec
 	if selects(t, &theirs.PodSelector, pod.Labels) || len(theirs.PodSelector.MatchLabels) == 0 || len(theirs.Ingress) != 1 || len(theirs.Ingress[0].From) != 1 {
@@ -130,7 +130,7 @@ func checkPolicies(t *testing.T, objects []runtime.Object) {
 	}
 }
 
-// caddyfile is that of a gateway's Pods: an annotation of theirs, which a volume has as a file.
+// caddyfile returns the Caddyfile of the gateway's Pods: an annotation that a volume mounts as a file.
 func caddyfile(t *testing.T, objects []runtime.Object) string {
 	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template
 	for _, volume := range pod.Spec.Volumes {
@@ -147,7 +147,7 @@ func caddyfile(t *testing.T, objects []runtime.Object) string {
 	return ""
 }
 
-// checkCaddyfile provisions it, with files in place of the secrets that it names.
+// checkCaddyfile provisions the Caddyfile, with files in place of its secrets.
 func checkCaddyfile(t *testing.T, objects []runtime.Object) {
 	folder, authority := t.TempDir(), httptest.NewTLSServer(nil)
 	defer authority.Close()

@@ -15,7 +15,7 @@ import (
 
 const composeFolder = "../../docs/examples/compose"
 
-// A composition is what a compose file says, as far as ours say anything.
+// A composition is a compose file, as far as the examples use its format.
 type composition struct {
 	Name     string
 	Gateway  any `json:"x-gateway"`
@@ -46,12 +46,12 @@ type service struct {
 	StopGracePeriod                     string   `json:"stop_grace_period"`
 }
 
-// attached is the networks of a service, each with its address there, if it has a certain one.
+// attached contains the networks of a service, each with its fixed address, if any.
 type attached map[string]struct {
 	Address string `json:"ipv4_address"`
 }
 
-// UnmarshalJSON takes a list of names, too.
+// UnmarshalJSON also accepts a list of names.
 func (a *attached) UnmarshalJSON(text []byte) error {
 	*a = attached{}
 	var names []string
@@ -67,7 +67,7 @@ func (a *attached) UnmarshalJSON(text []byte) error {
 
 func (s service) isGateway() bool { return s.Image == "caddy-fhir" }
 
-// readCompose reads the compose file of an example; a name that it must not have is an error.
+// readCompose reads the compose file of an example. An unsupported name is an error.
 func readCompose(t *testing.T, example string) composition {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(composeFolder, example, "compose.yaml"))
@@ -81,7 +81,7 @@ func readCompose(t *testing.T, example string) composition {
 	return c
 }
 
-// What compose files name is there, is reached from this machine alone, and the FHIR server from the gateway.
+// Files in the compose files exist, published ports are reachable only from this machine, and the FHIR server only from the gateway.
 func TestComposeFiles(t *testing.T) {
 	folders, err := os.ReadDir(composeFolder)
 	if err != nil || len(folders) != 4 {
@@ -135,13 +135,13 @@ func checkService(t *testing.T, c composition, example, name string, s service) 
 	}
 }
 
-// isReserved reports whether Docker gives an address of a network only to who names it.
+// isReserved reports whether Docker assigns an address of a network only on request.
 func isReserved(c composition, network string, address netip.Addr) bool {
 	pools := c.Networks[network].IPAM.Config
 	return len(pools) == 1 && pools[0].Subnet.Contains(address) && pools[0].Range.IsValid() && !pools[0].Range.Contains(address)
 }
 
-// checkNeighbours: HAPI's networks lead nowhere else, and have nobody but the gateways, and the patient that is put there.
+// checkNeighbours: HAPI's networks are internal and contain only the gateways and the service that uploads the patient.
 func checkNeighbours(t *testing.T, c composition) {
 	hapi := c.Services["hapi"]
 	if len(hapi.Ports) > 0 || len(hapi.Networks) == 0 {
@@ -165,7 +165,7 @@ func checkNeighbours(t *testing.T, c composition) {
 	}
 }
 
-// The realm that Keycloak begins with is the one that the gateway asks.
+// The initial realm of Keycloak is the realm in the gateway's configuration.
 func TestComposeRealm(t *testing.T) {
 	var realm struct {
 		Realm   string

@@ -1,12 +1,12 @@
-// Package examples tests what docs/examples has for clusters and for several machines.
+// Package examples tests the examples in docs/examples for clusters and for several machines.
 //
-// The Helm chart is rendered by Helm's own packages with each file of its examples: the values must fit its schema, the
-// objects the types of Kubernetes, Gateway API and the Prometheus Operator without an unknown field, and each other. The
-// Caddyfile in them must provision.
+// The Helm chart is rendered by Helm's own packages with each file of its examples: the values must match its schema,
+// and the objects the types of Kubernetes, Gateway API and the Prometheus Operator without unknown fields, and each
+// other. The Caddyfile in them must provision.
 //
-// The compose files are read as Compose reads them, and the programs that they name are started as processes, with the
-// files that are mounted, on free ports: gateways, Redis, HAProxy, and the script that makes secrets. In place of HAPI and
-// Keycloak there are stand-ins, and no container.
+// The compose files are parsed as by Compose, and their programs are started as processes, with the mounted files, on
+// free ports: gateways, Redis, HAProxy, and the script that creates secrets. Stand-ins replace HAPI and Keycloak, and
+// no container is used.
 //
-// CADDY_BIN names the binary; without it, ../../caddy is tried.
+// CADDY_BIN specifies the binary; the default is ../../caddy.
 package examples

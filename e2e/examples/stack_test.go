@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// A stack is the processes of a compose file, on free ports of loopback.
+// A stack contains the processes of a compose file, on free ports of loopback.
 type stack struct {
 	composition
 	example   string
-	folder    string            // a folder for each service, and one for each volume
+	folder    string            // contains a folder for each service and each volume
 	addresses map[string]string // by service and port in its container
 	processes map[string]*exec.Cmd
 }
 
-// newStack starts nothing yet. standIns are the addresses of what no process is started for, by service and port.
+// newStack starts nothing. standIns are the addresses of services that are not started, by service and port.
 func newStack(t *testing.T, example string, standIns map[string]string) *stack {
 	t.Helper()
 	return &stack{readCompose(t, example), example, t.TempDir(), standIns, map[string]*exec.Cmd{}}
 }
 
-// address is where a port of a service is here.
+// address returns the local address of a service's port.
 func (s *stack) address(t *testing.T, service, port string) string {
 	t.Helper()
 	key := service + ":" + port
@@ -45,7 +45,7 @@ func (s *stack) address(t *testing.T, service, port string) string {
 	return s.addresses[key]
 }
 
-// public is the address that browsers have for a port of this machine.
+// public returns the address of a published port for browsers.
 func (s *stack) public(t *testing.T, port string) string {
 	t.Helper()
 	for name, service := range s.Services {
@@ -55,7 +55,7 @@ func (s *stack) public(t *testing.T, port string) string {
 			}
 			for other, sharing := range s.Services {
 				if sharing.NetworkMode == "service:"+name && s.addresses[name+":"+port] == "" {
-					name = other // whose port it is
+					name = other // the service that publishes the port
 				}
 			}
 			return "localhost:" + portOf(s.address(t, name, port))
@@ -70,7 +70,7 @@ func portOf(address string) string {
 	return port
 }
 
-// service is the name of the service that others know by a host name or an address.
+// service returns the name of the service with a host name or address.
 func (s *stack) service(host string) string {
 	for name, service := range s.Services {
 		for _, network := range service.Networks {
@@ -84,7 +84,7 @@ func (s *stack) service(host string) string {
 
 var hostPort = regexp.MustCompile(`(^|[\s/@])([A-Za-z0-9.-]*):(\d{4,5})\b( check port (\d+))?`)
 
-// translate is a text of a service with the addresses and folders of here.
+// translate replaces the addresses and folders in a service's text by local ones.
 func (s *stack) translate(t *testing.T, name, text string) string {
 	t.Helper()
 	text = hostPort.ReplaceAllStringFunc(text, func(found string) string {
@@ -120,7 +120,7 @@ func (s *stack) translate(t *testing.T, name, text string) string {
 	return text
 }
 
-// volume is a folder, which is made.
+// volume creates the folder of a volume.
 func (s *stack) volume(t *testing.T, name string) string {
 	t.Helper()
 	folder := filepath.Join(s.folder, name)
@@ -130,7 +130,7 @@ func (s *stack) volume(t *testing.T, name string) string {
 	return folder
 }
 
-// file is the file of the example that is mounted into a service at a path, translated.
+// file returns the translated file of the example that is mounted into a service at a path.
 func (s *stack) file(t *testing.T, name, path string, oldNew ...string) string {
 	t.Helper()
 	for _, mount := range s.Services[name].Volumes {
@@ -152,7 +152,7 @@ func (s *stack) file(t *testing.T, name, path string, oldNew ...string) string {
 	return ""
 }
 
-// words is the command of a service. Whoever runs the test reads its files, whosesoever they are.
+// words returns the command of a service. File ownership is ignored, because all processes run as the user of the test.
 func (s *stack) words(t *testing.T, name string) (translated []string) {
 	t.Helper()
 	for _, word := range append(s.Services[name].Entrypoint, s.Services[name].Command...) {
@@ -162,7 +162,7 @@ func (s *stack) words(t *testing.T, name string) (translated []string) {
 	return translated
 }
 
-// run runs a service that ends; program is the one that its image starts, if its command does not begin with it.
+// run runs a service until it exits; program is the entry point of its image, if its command does not include it.
 func (s *stack) run(t *testing.T, name, program string) {
 	t.Helper()
 	arguments := s.words(t, name)
@@ -174,7 +174,7 @@ func (s *stack) run(t *testing.T, name, program string) {
 	}
 }
 
-// start starts a service, which ends with the test at the latest.
+// start starts a service, which stops at the end of the test at the latest.
 func (s *stack) start(t *testing.T, name, program string, arguments ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -185,7 +185,7 @@ func (s *stack) start(t *testing.T, name, program string, arguments ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() // the child has its own
+	defer log.Close() // the child has its own descriptor
 	command := exec.Command(program, arguments...)
 	command.Env = append(os.Environ(), "HOME="+folder, "XDG_DATA_HOME="+folder, "XDG_CONFIG_HOME="+folder, "CADDY_ADMIN=unix/"+folder+"/admin.sock")
 	command.Stdout, command.Stderr = log, log
@@ -212,7 +212,7 @@ func (s *stack) startGateway(t *testing.T, name string) {
 	})
 }
 
-// await waits until try succeeds: for longer than the minute after which Caddy tries again to get a certificate.
+// await waits until try succeeds, for longer than the minute after which Caddy retries to obtain a certificate.
 func (s *stack) await(t *testing.T, name string, try func() error) {
 	t.Helper()
 	deadline := time.After(90 * time.Second)
@@ -230,7 +230,7 @@ func (s *stack) await(t *testing.T, name string, try func() error) {
 	}
 }
 
-// want is an error unless a GET is answered so.
+// want returns an error unless a GET request gets the given status.
 func want(client *http.Client, url string, status int) error {
 	answer, err := client.Get(url)
 	if err != nil {

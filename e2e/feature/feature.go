@@ -17,7 +17,7 @@ import (
 // A Feature is a package that a list imports.
 type Feature struct {
 	Folder string // below the root, with slashes
-	List   string // file with the import line, likewise
+	List   string // file with the import line, in the same form
 	Line   int    // number of the import line, from 1
 }
 
@@ -34,8 +34,8 @@ func Find(root, module string) ([]Feature, error) {
 	return found, err
 }
 
-// featuresIn returns the features that a package imports, and those of the lists that it imports. isList reports whether the
-// package has nothing but such imports.
+// featuresIn returns the features that a package imports, directly or through lists. isList reports whether the
+// package consists only of such imports.
 func featuresIn(root, module, folder string) (found []Feature, isList bool, err error) {
 	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {
@@ -70,7 +70,7 @@ func featuresIn(root, module, folder string) (found []Feature, isList bool, err 
 	return found, isList && len(found) > 0, nil
 }
 
-// isImports reports whether a file has imports and nothing else.
+// isImports reports whether a file contains only imports.
 func isImports(file *ast.File) bool {
 	for _, d := range file.Decls {
 		if g, ok := d.(*ast.GenDecl); !ok || g.Tok != token.IMPORT {
@@ -80,7 +80,7 @@ func isImports(file *ast.File) bool {
 	return true
 }
 
-// blankImport returns the folder of a feature or list that is imported.
+// blankImport returns the folder of an imported feature or list.
 func blankImport(module string, line *ast.ImportSpec) (folder string, ok bool) {
 	imported, err := strconv.Unquote(line.Path.Value)
 	if err != nil || line.Name == nil || line.Name.Name != "_" || strings.HasPrefix(line.Comment.Text(), "core") {

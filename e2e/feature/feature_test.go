@@ -12,7 +12,7 @@ import (
 
 const module = "example.com/module"
 
-// tree writes files, given by name and content in turn, and returns their folder.
+// tree writes files, given as alternating names and contents, and returns their folder.
 func tree(t *testing.T, files ...string) string {
 	t.Helper()
 	root, content := t.TempDir(), fstest.MapFS{}
@@ -25,7 +25,7 @@ func tree(t *testing.T, files ...string) string {
 	return root
 }
 
-// standard is a standard build with a core package, two features and a list of one.
+// standard creates a standard build with a core package, two features and a list with one feature.
 func standard(t *testing.T) string {
 	t.Helper()
 	imports := func(lines ...string) string {

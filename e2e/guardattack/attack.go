@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Attack is a request that tries to see, or to change, what is another patient's.
+// Attack is a request that tries to read or change another patient's data.
 type Attack struct {
 	Method  string
-	Path    string // below the FHIR base, with its query
+	Path    string // below the FHIR base, including the query
 	Body    string
 	Headers []string // names and values
-	// Victim is the token of a record that the request names, and that its sender may not know of. Empty if none.
+	// Victim is the token of a record in the request that its sender may not know. Empty if there is none.
 	Victim string
 }
 
-// With is the attack with a query's parameter more.
+// With returns the attack with an additional query parameter.
 func (a Attack) With(parameter string) Attack {
 	if a.Method == http.MethodPost && strings.HasSuffix(a.Path, "_search") {
 		a.Body = joined(a.Body, parameter)
@@ -35,7 +35,7 @@ func joined(query, more string) string {
 	return query + "&" + more
 }
 
-// OnAbsent is the same attack on a record that nobody has. An answer that differs tells that the victim is there.
+// OnAbsent returns the same attack on an absent record. A different response reveals that the victim exists.
 func (a Attack) OnAbsent() Attack {
 	if a.Victim == "" {
 		return a
@@ -49,7 +49,7 @@ func (a Attack) OnAbsent() Attack {
 	return a
 }
 
-// String is the request as one would read it in a log.
+// String returns the request as in a log.
 func (a Attack) String() string {
 	text := a.Method + " " + a.Path
 	for i := 0; i < len(a.Headers); i += 2 {
@@ -61,36 +61,36 @@ func (a Attack) String() string {
 	return text
 }
 
-// Parameter is a search parameter that a server has.
+// Parameter is a search parameter that a server supports.
 type Parameter struct{ Name, Type string }
 
-// Capabilities are what a server can do with a type.
+// Capabilities are the supported interactions of a server for a type.
 type Capabilities struct {
 	SearchParam      []Parameter
 	SearchInclude    []string
 	SearchRevInclude []string
 }
 
-// Attacker draws attacks of somebody who may see one patient's records.
+// Attacker generates attacks by a holder of access to one patient's records.
 type Attacker struct {
 	World        *World
 	Capabilities map[string]Capabilities
 	Own          byte // the patient's letter
 
-	// Types are those that the token's scopes name, which most attacks are about. Empty if they name none.
+	// Types are the types in the token's scopes, which most attacks target. Empty if the scopes contain no types.
 	Types []string
-	// Bases are addresses of the FHIR API by which a server could know itself.
+	// Bases are addresses that a server could recognize as those of its FHIR API.
 	Bases []string
 
 	*rand.Rand
 }
 
-// NewAttacker returns an attacker who draws the same attacks for the same seed.
+// NewAttacker returns an attacker that generates the same attacks for the same seed.
 func NewAttacker(w *World, capabilities map[string]Capabilities, own byte, seed uint64) *Attacker {
 	return &Attacker{World: w, Capabilities: capabilities, Own: own, Rand: rand.New(rand.NewPCG(seed, uint64(own)))}
 }
 
-// Draw is the next attack.
+// Draw returns the next attack.
 func (a *Attacker) Draw() Attack {
 	s := searches{a}
 	kind := pick(a, s.search, s.search, s.search, s.search, s.aimed, s.aimed, a.read, a.read, a.operation, a.write, a.bundle)
@@ -99,10 +99,10 @@ func (a *Attacker) Draw() Attack {
 
 func pick[T any](by interface{ IntN(n int) int }, of ...T) T { return of[by.IntN(len(of))] }
 
-// oneIn is true once in n times.
+// oneIn returns true once in n times.
 func (a *Attacker) oneIn(n int) bool { return a.IntN(n) == 0 }
 
-// victim is a record of another patient or, now and then, of nobody.
+// victim returns a record of another patient or, sometimes, of nobody.
 func (a *Attacker) victim() Record {
 	if a.oneIn(10) {
 		return pick(a, a.World.Of(Hidden)...)
@@ -110,7 +110,7 @@ func (a *Attacker) victim() Record {
 	return a.about(a.World.Of(a.other()))
 }
 
-// other is another patient: mostly the next one, whom some records of both name.
+// other returns another patient, usually the next one, whom some records of both patients reference.
 func (a *Attacker) other() byte {
 	at := strings.IndexByte(a.World.Patients, a.Own)
 	return a.World.Patients[(at+pick(a, 1, 1, 2, 3, len(a.World.Patients)-1))%len(a.World.Patients)]
@@ -118,7 +118,7 @@ func (a *Attacker) other() byte {
 
 func (a *Attacker) own() Record { return a.about(a.World.Of(a.Own)) }
 
-// about is one of some records, mostly of a type that the scopes name.
+// about returns one of the records, usually of a type in the scopes.
 func (a *Attacker) about(records []Record) Record {
 	named := records
 	if !a.oneIn(4) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// bundle are some attacks at once.
+// bundle returns several attacks in one request.
 func (a *Attacker) bundle() Attack {
 	all := Attack{Method: http.MethodPost}
 	var entries []any
@@ -16,7 +16,7 @@ func (a *Attacker) bundle() Attack {
 		if one.Headers != nil && one.Headers[0] == "Content-Type" {
 			one.Method, one.Path = http.MethodGet, strings.TrimSuffix(one.Path, "/_search")+"?"+one.Body
 		}
-		all.Victim = one.Victim // the last one's is compared
+		all.Victim = one.Victim // the victim of the last attack is compared
 		entries = append(entries, entryOf(one))
 	}
 	text, _ := json.Marshal(map[string]any{"resourceType": "Bundle", "type": pick(a, "batch", "batch", "transaction"), "entry": entries})
@@ -24,7 +24,7 @@ func (a *Attacker) bundle() Attack {
 	return all
 }
 
-// entryOf is a request as the entry of a Bundle.
+// entryOf returns a request as the entry of a Bundle.
 func entryOf(a Attack) any {
 	request := map[string]any{"method": a.Method, "url": a.Path}
 	for i := 0; i < len(a.Headers); i += 2 {

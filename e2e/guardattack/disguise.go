@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// disguises are the other ways in which an attacker writes attacks.
+// disguises generates alternative forms of attacks.
 type disguises struct{ *Attacker }
 
-// disguise writes one attack in six in another way that may mean the same.
+// disguise changes one attack in six to another form that may have the same meaning.
 func (a disguises) disguise(attack Attack) Attack {
 	switch a.IntN(6) {
 	case 0:
@@ -20,7 +20,7 @@ func (a disguises) disguise(attack Attack) Attack {
 	return attack
 }
 
-// respelled has some letters of the path or the query escaped.
+// respelled escapes some letters of the path or the query.
 func (a disguises) respelled(attack Attack) Attack {
 	path, query, searched := strings.Cut(attack.Path, "?")
 	switch a.IntN(8) {
@@ -41,7 +41,7 @@ func (a disguises) respelled(attack Attack) Attack {
 	return attack
 }
 
-// escaped is a text with some letters written as escapes, once or twice.
+// escaped returns a text with some letters escaped once or twice.
 func (a disguises) escaped(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -57,7 +57,7 @@ func (a disguises) escaped(text string) string {
 	return b.String()
 }
 
-// reformatted asks for another form of answer, or has headers that some servers obey.
+// reformatted requests another format, or adds headers that some servers obey.
 func (a disguises) reformatted(attack Attack) Attack {
 	attack.Headers = append(slices.Clip(attack.Headers), pick(a,
 		[]string{"Accept", "application/fhir+xml"}, []string{"Accept", "text/html"}, []string{"Accept", "application/x-turtle"}, []string{"Accept", "*/*;q=0.1"},

@@ -18,7 +18,7 @@ func (a *Attacker) read() Attack {
 	case 1:
 		attack.Path, attack.Victim = "_history?_since=2000-01-01T00:00:00Z", ""
 	case 2:
-		attack.Path = a.resourceType() + "/" + r.ID // another type's
+		attack.Path = a.resourceType() + "/" + r.ID // with another type
 	case 3:
 		attack.Path = r.Reference() + pick(a, "?_summary=true", "?_summary=text", "?_elements=id", "?_format=xml", "?_pretty=true", "?_id="+a.own().ID, "?patient="+a.World.Patient(a.Own))
 	}
@@ -33,7 +33,7 @@ func (a *Attacker) read() Attack {
 	return attack
 }
 
-// operation calls an operation that HAPI has, or that some server has.
+// operation calls an operation of HAPI or another server.
 func (a *Attacker) operation() Attack {
 	v := a.victim()
 	patient := a.World.Patient(v.ownerOr(a.other()))
@@ -65,7 +65,7 @@ func (a *Attacker) parametersOf(v Record) string {
 		pick(a, v.JSON, a.own().JSON), v.Reference(), v.Type)
 }
 
-// write changes a victim's record, or makes one.
+// write changes or creates a victim's record.
 func (a *Attacker) write() Attack {
 	v, own := a.victim(), a.own()
 	patient := a.World.Patient(v.ownerOr(a.other()))

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// memberElement is an element, with dots to it, by which a type belongs to a patient.
+// memberElement returns a dotted element that assigns a type to a patient.
 func (a writings) memberElement(resourceType string) string {
 	names, _ := compartment.Patient(resourceType)
 	var elements []string
@@ -22,7 +22,7 @@ func (a writings) memberElement(resourceType string) string {
 	return pick(a.Attacker, append(elements, "subject")...)
 }
 
-// naming is a Reference to a patient, in JSON, in one of the ways in which servers may read one.
+// naming returns a Reference to a patient in JSON, in one of the forms that servers may accept.
 func (a writings) naming(patient string) string {
 	id := strings.TrimPrefix(patient, "Patient/")
 	identifier := fmt.Sprintf(`{"system":"http://zq.example/ids","value":"%sm"}`, id)
@@ -42,28 +42,28 @@ func (a writings) naming(patient string) string {
 		fmt.Sprintf(`{"reference":[%q,%q]}`, own, spelled), `{"reference":"#c"}`)
 }
 
-// moved is an own record that names another patient, or leans on one of that patient's records; and whose.
+// moved returns an own record that references another patient or one of that patient's records, and the referenced record.
 func (a writings) moved(own Record) (string, Record) {
 	v := a.victim()
 	patient := a.World.Find(v.ownerOr(a.other()), "Patient.self")
 	ownPatient := fmt.Sprintf(`{"reference":%q}`, a.World.Patient(a.Own))
 	switch a.IntN(8) {
-	case 0, 1: // one of the places where it names its own
+	case 0, 1: // one of its references to its own patient
 		return a.replaceOne(own.JSON, ownPatient, a.naming(patient.Reference())), patient
 	case 2: // all of them
 		return strings.ReplaceAll(own.JSON, ownPatient, a.naming(patient.Reference())), patient
-	case 3: // a member that stands there twice
+	case 3: // a duplicate member
 		element, _, _ := strings.Cut(a.memberElement(own.Type), ".")
 		return strings.TrimSuffix(own.JSON, "}") + fmt.Sprintf(`,%q:%s}`, pick(a.Attacker, element, strings.ToUpper(element[:1])+element[1:]), a.naming(patient.Reference())), patient
-	case 4: // a resource inside
+	case 4: // a contained resource
 		return a.containing(own, v, patient), patient
-	case 5: // a record of the other's
+	case 5: // a record of the other patient
 		return a.replaceOne(own.JSON, `{"reference":"`, `{"reference":"`+v.Reference()+`","display":"`), v
 	}
 	return a.added(own, patient), patient
 }
 
-// replaceOne replaces one of the places where a text stands.
+// replaceOne replaces one occurrence of a text.
 func (a writings) replaceOne(text, old, by string) string {
 	parts := strings.Split(text, old)
 	if len(parts) == 1 {
@@ -73,7 +73,7 @@ func (a writings) replaceOne(text, old, by string) string {
 	return strings.Join(parts[:at], old) + by + strings.Join(parts[at:], old)
 }
 
-// containing is an own record with one of another patient's in it.
+// containing returns an own record that contains a record of another patient.
 func (a writings) containing(own, v, patient Record) string {
 	inner := pick(a.Attacker,
 		fmt.Sprintf(`{"resourceType":"Patient","id":"c","link":[{"other":{"reference":%q},"type":"seealso"}]}`, patient.Reference()),
@@ -87,18 +87,18 @@ func (a writings) containing(own, v, patient Record) string {
 	return text
 }
 
-// added is an own record that names another patient by one more element.
+// added returns an own record with an additional element that references another patient.
 func (a writings) added(own, patient Record) string {
 	var members map[string]any
 	if err := json.Unmarshal([]byte(own.JSON), &members); err != nil {
-		panic(err) // the world's records are JSON
+		panic(err) // the world's records are valid JSON
 	}
 	setElement(a, members, strings.Split(a.memberElement(own.Type), "."), json.RawMessage(a.naming(patient.Reference())))
 	text, _ := json.Marshal(members)
 	return string(text)
 }
 
-// setElement sets an element, or adds it to those that are there.
+// setElement sets an element, or appends to existing ones.
 func setElement(a writings, members map[string]any, path []string, value any) {
 	if len(path) > 1 {
 		inner := map[string]any{}

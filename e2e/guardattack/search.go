@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// searches are those that an attacker draws.
+// searches generates the searches of an attacker.
 type searches struct{ *Attacker }
 
-// search is a search with something in it that could tell of others.
+// search returns a search that could reveal data of others.
 func (a searches) search() Attack {
 	v := a.victim()
 	resourceType := pick(a, v.Type, a.resourceType())
@@ -25,7 +25,7 @@ func (a searches) search() Attack {
 	return attack
 }
 
-// ownSearch has an attack begin as a search that finds something.
+// ownSearch turns an attack into a search that finds something.
 func (a searches) ownSearch(attack *Attack) (resourceType string) {
 	own := a.own()
 	attack.Method, attack.Body, attack.Headers = http.MethodGet, "", nil
@@ -33,8 +33,8 @@ func (a searches) ownSearch(attack *Attack) (resourceType string) {
 	return own.Type
 }
 
-// aimed asks over a reference between a record that may be seen and a victim's what the latter is: by its content, which
-// the sender cannot know.
+// aimed searches for a victim's content through a reference between a readable record and the victim. The sender
+// cannot know the content.
 func (a searches) aimed() Attack {
 	seen := pick(a, a.own(), pick(a, a.World.Of(Everybody)...), a.World.Find(a.Own, "Patient.self"))
 	v := a.neighbour(seen)
@@ -46,7 +46,7 @@ func (a searches) aimed() Attack {
 	return attack.With(a.referenceOf(seen.Type) + pick(a, "", ":"+v.Type) + "." + by)
 }
 
-// neighbour is a record of others that refers to a record, or to which it refers; any if there is none.
+// neighbour returns a record of others that references a record, or that it references; any record if there is none.
 func (a searches) neighbour(of Record) Record {
 	near := slices.DeleteFunc(slices.Clone(a.World.Records), func(r Record) bool {
 		return r.Owner == a.Own || r.Owner == Everybody || !strings.Contains(r.JSON, of.Reference()) && !strings.Contains(of.JSON, r.Reference())
@@ -57,7 +57,7 @@ func (a searches) neighbour(of Record) Record {
 	return pick(a, near...)
 }
 
-// referenceOf is a search parameter by which a type refers to others.
+// referenceOf returns a search parameter by which a type references others.
 func (a searches) referenceOf(resourceType string) string {
 	if references := a.references(resourceType); len(references) > 0 {
 		return pick(a, references...).Name
@@ -65,7 +65,7 @@ func (a searches) referenceOf(resourceType string) string {
 	return "subject"
 }
 
-// place is where a search looks.
+// place returns the endpoint of a search.
 func (a searches) place(resourceType string, v Record) Attack {
 	get := func(path string) Attack { return Attack{Method: http.MethodGet, Path: path, Victim: v.ID} }
 	post := func(path string) Attack {
@@ -94,7 +94,7 @@ func (a searches) place(resourceType string, v Record) Attack {
 	return get(resourceType)
 }
 
-// ownerOr is the patient whose record it is, or else another letter.
+// ownerOr returns the patient of a record, or otherwise another letter.
 func (r Record) ownerOr(otherwise byte) byte {
 	if r.Owner == Hidden || r.Owner == Everybody {
 		return otherwise
@@ -102,7 +102,7 @@ func (r Record) ownerOr(otherwise byte) byte {
 	return r.Owner
 }
 
-// parameter is one of a type's search parameters.
+// parameter returns one of a type's search parameters.
 func (a searches) parameter(resourceType string) Parameter {
 	known := a.Capabilities[resourceType].SearchParam
 	if len(known) == 0 {
@@ -111,7 +111,7 @@ func (a searches) parameter(resourceType string) Parameter {
 	return pick(a, known...)
 }
 
-// plain is a parameter with a value, and perhaps a modifier.
+// plain returns a parameter with a value, and sometimes a modifier.
 func (a searches) plain(resourceType string, v Record) string {
 	p := a.parameter(resourceType)
 	return p.Name + a.modifier(p) + "=" + url.QueryEscape(a.value(p, v))
@@ -130,7 +130,7 @@ func (a searches) modifier(p Parameter) string {
 	return pick(a, append(of, ":missing", ":nonsense")...)
 }
 
-// value is what a victim's record may have there.
+// value returns a value that a victim's record may have.
 func (a searches) value(p Parameter, v Record) string {
 	switch p.Type {
 	case "reference":
@@ -149,7 +149,7 @@ func (a searches) value(p Parameter, v Record) string {
 	return pick(a, v.ID+"m", v.ID, "zq", "http://zq.example/"+v.ID+"m", "z")
 }
 
-// chain asks for what a reference leads to.
+// chain returns a criterion on the target of a reference.
 func (a searches) chain(resourceType string, v Record) string {
 	references := a.references(resourceType)
 	if len(references) == 0 {
@@ -171,7 +171,7 @@ func (a searches) references(resourceType string) []Parameter {
 	return slices.DeleteFunc(slices.Clone(a.Capabilities[resourceType].SearchParam), func(p Parameter) bool { return p.Type != "reference" })
 }
 
-// has asks for what refers to the matches.
+// has returns a criterion on resources that reference the matches.
 func (a searches) has(resourceType string, v Record) string {
 	other := pick(a, v.Type, a.resourceType(), "Observation", "Provenance", "AuditEvent", "Group", "List")
 	references := a.references(other)
@@ -186,7 +186,7 @@ func (a searches) has(resourceType string, v Record) string {
 	return name + p.Name + a.modifier(p) + "=" + url.QueryEscape(a.value(p, v))
 }
 
-// include has other resources come along.
+// include adds other resources to the results.
 func (a searches) include(resourceType string, v Record) string {
 	known := a.Capabilities[resourceType]
 	if other, ok := a.Capabilities[v.Type]; ok && a.oneIn(4) {
@@ -200,7 +200,7 @@ func (a searches) include(resourceType string, v Record) string {
 	return pick(a, "_include", "_include", "_include:iterate", "_include:recurse", "_include:logical") + "=" + url.QueryEscape(pick(a, values...)+pick(a, "", "", ":Patient"))
 }
 
-// result says what comes back, and in which order.
+// result sets the content and the order of the results.
 func (a searches) result(resourceType string, _ Record) string {
 	p := a.parameter(resourceType)
 	return pick(a,
@@ -212,7 +212,7 @@ func (a searches) result(resourceType string, _ Record) string {
 	)
 }
 
-// special are the parameters of all resources, and languages of their own.
+// special returns parameters of all resources, and special query languages.
 func (a searches) special(_ string, v Record) string {
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	return pick(a,

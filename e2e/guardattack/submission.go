@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// submission is a batch or transaction of writes, some of which name each other by their fullUrls.
+// submission returns a batch or transaction of writes, some of which reference each other by fullUrl.
 func (a writings) submission() Attack {
 	v, own := a.victim(), a.own()
 	patient := a.World.Find(v.ownerOr(a.other()), "Patient.self")
@@ -30,7 +30,7 @@ func (a writings) submission() Attack {
 	}
 }
 
-// linkedEntry is the entry that has the fullUrl.
+// linkedEntry returns the entry with the fullUrl.
 func (a writings) linkedEntry(link string, v, patient Record) string {
 	criteria := "identifier=" + idSystem + patient.ID + "m"
 	taken := strings.ReplaceAll(strings.ReplaceAll(v.JSON, patient.Reference(), a.World.Patient(a.Own)), v.ID+"m", a.own().ID+"m")
@@ -47,10 +47,10 @@ func (a writings) linkedEntry(link string, v, patient Record) string {
 	)
 }
 
-// anyEntry is some other write, or reads a victim's record.
+// anyEntry returns another write, or a read of a victim's record.
 func (a writings) anyEntry() string {
 	one := pick(a.Attacker, a.ownWrite, a.moving, a.conditional, a.jsonPatch, a.pathPatch, a.foreign, a.deletion, a.read)()
-	if strings.HasPrefix(one.Body, "[") { // FHIR has no place for a JSON Patch in a Bundle; a Binary is what servers take
+	if strings.HasPrefix(one.Body, "[") { // FHIR has no place for a JSON Patch in a Bundle; servers accept a Binary
 		text, _ := json.Marshal([]byte(one.Body))
 		one.Body = `{"resourceType":"Binary","contentType":"` + jsonPatchType + `","data":` + string(text) + `}`
 	}
@@ -63,7 +63,7 @@ func (a writings) anyEntry() string {
 	return entryTo("", one.Method, one.Path, one.Body, conditions)
 }
 
-// entry is an entry that writes a record under its id, or a new one.
+// entry returns an entry that writes a record under its id, or a new record.
 func entry(fullURL, method string, r Record, body, conditions string) string {
 	address := r.Type
 	if method == http.MethodPut {

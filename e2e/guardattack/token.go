@@ -5,7 +5,7 @@ import (
 	"regexp"
 )
 
-// Token is a string that only one record has as its id, or with m behind as its content.
+// Token returns a string that only one record has as its id, or, followed by m, as its content.
 func Token(owner byte, number int) string { return fmt.Sprintf("zq%c%04d", owner, number) }
 
 // Nobody is the owner of ids that no record has.
@@ -13,7 +13,7 @@ const Nobody = 'y'
 
 var tokens = regexp.MustCompile(`zq[a-z][0-9]{4}m?`)
 
-// Tokens are the tokens in a text, each once.
+// Tokens returns the tokens in a text, each once.
 func Tokens(text []byte) map[string]bool {
 	found := map[string]bool{}
 	for _, token := range tokens.FindAll(text, -1) {
@@ -22,7 +22,7 @@ func Tokens(text []byte) map[string]bool {
 	return found
 }
 
-// Absent is a text with a token replaced by one that no record has: an id with what begins with it, or content alone.
+// Absent returns a text with a token replaced by an absent one: an id with the strings that begin with it, or only content.
 func Absent(text, token string) string {
 	whole := regexp.MustCompile(regexp.QuoteMeta(token) + `(m?)\b`)
 	return whole.ReplaceAllString(text, token[:2]+string(Nobody)+token[3:]+"$1")

@@ -1,7 +1,7 @@
 package guardattack
 
 import (
-	_ "embed" // for the records
+	_ "embed" // embeds the records
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Each line is a record: its type, its name among those of its owner, and its members in JSON. In braces stand
+// Each line is a record: its type, its name among those of its owner, and its members in JSON. Placeholders in braces:
 //
-//	{Type.name}        the record of the same owner, or else of everybody
+//	{Type.name}        the record of the same owner, or otherwise of everybody
 //	{next Type.name}   that of the next patient; {first Type.name} that of the first
-//	{m} {m64} {i}      the record's own string, plain, in base64, and as an identifier
+//	{m} {m64} {i}      the record's own string: plain, in base64, and as an identifier
 //	{day} {n}          a day and a number that only this patient's records have
 var (
 	//go:embed world.tsv
@@ -25,7 +25,7 @@ var (
 	ofNobody string
 )
 
-// Owners other than patients, which have the letters from a on.
+// Owners other than patients. Patients have the letters from a on.
 const (
 	Everybody = 's'
 	Hidden    = 'x'
@@ -41,16 +41,16 @@ type Record struct {
 // Reference is Type/id.
 func (r Record) Reference() string { return r.Type + "/" + r.ID }
 
-// World are the records of some patients.
+// World contains the records of some patients.
 type World struct {
-	Patients string // their letters
+	Patients string // the letters of the patients
 	Records  []Record
 
 	byName map[string]int // owner, type and name
 }
 
-// NewWorld makes the records of patients, the ones of everybody first and targets of references before what refers to
-// them, as far as that is possible.
+// NewWorld creates the records of patients, those of everybody first and targets of references before their sources,
+// as far as possible.
 func NewWorld(patients string) *World {
 	w := &World{Patients: patients, byName: map[string]int{}}
 	w.declare(ofEverybody, string(rune(Everybody)))
@@ -62,7 +62,7 @@ func NewWorld(patients string) *World {
 	return w
 }
 
-// declare adds the records of a table for some owners, with their members as the table has them.
+// declare adds the records of a table for some owners, with placeholders in their members.
 func (w *World) declare(table, owners string) {
 	for number, line := range strings.Split(strings.TrimSpace(table), "\n") {
 		columns := strings.SplitN(line, "\t", 3)
@@ -78,7 +78,7 @@ func key(owner byte, name string) string { return string(owner) + " " + name }
 
 var placeholder = regexp.MustCompile(`\{[A-Za-z0-9 .]+\}`)
 
-// fill writes a record in full.
+// fill replaces the placeholders in a record.
 func (w *World) fill(r *Record) {
 	members := placeholder.ReplaceAllStringFunc(r.JSON, func(found string) string { return w.value(r, strings.Trim(found, "{}")) })
 	if r.Type != "Binary" && r.Type != "Bundle" {
@@ -87,7 +87,7 @@ func (w *World) fill(r *Record) {
 	r.JSON = fmt.Sprintf(`{"resourceType":%q,"id":%q,"meta":{"tag":[{"system":"http://zq.example/tags","code":%q}]},%s}`, r.Type, r.ID, r.ID+"m", members)
 }
 
-// value is what stands in for a word in braces.
+// value returns the value of a placeholder.
 func (w *World) value(r *Record, word string) string {
 	switch word {
 	case "m":
@@ -113,11 +113,11 @@ func (w *World) value(r *Record, word string) string {
 	return w.Find(owner, word).Reference()
 }
 
-// Day is the day of an owner's records.
+// Day returns the day of an owner's records.
 func Day(owner byte) string { return fmt.Sprintf("19%d-03-04", 40+int(owner-'a')) }
 
-// Find is an owner's record, by type and name with a dot between, or else everybody's or nobody's. It panics if there
-// is none.
+// Find returns an owner's record, by type and name separated by a dot, or otherwise that of everybody or nobody. It
+// panics if there is none.
 func (w *World) Find(owner byte, name string) Record {
 	for _, o := range []byte{owner, Everybody, Hidden} {
 		if at, ok := w.byName[key(o, name)]; ok {
@@ -127,10 +127,10 @@ func (w *World) Find(owner byte, name string) Record {
 	panic("no " + name)
 }
 
-// Patient is a patient's reference.
+// Patient returns the reference of a patient.
 func (w *World) Patient(letter byte) string { return w.Find(letter, "Patient.self").Reference() }
 
-// Types are the types of all records, sorted.
+// Types returns the types of all records, sorted.
 func (w *World) Types() []string {
 	types := map[string]bool{}
 	for _, r := range w.Records {
@@ -139,7 +139,7 @@ func (w *World) Types() []string {
 	return slices.Sorted(maps.Keys(types))
 }
 
-// Of are an owner's records.
+// Of returns the records of an owner.
 func (w *World) Of(owner byte) []Record {
 	var found []Record
 	for _, r := range w.Records {

@@ -12,10 +12,10 @@ const (
 	idSystem      = "http://zq.example/ids|"
 )
 
-// writings are the attacks that write.
+// writings generates the attacks that write.
 type writings struct{ *Attacker }
 
-// DrawWrite is the next attack of somebody who may change the own patient's records.
+// DrawWrite returns the next attack by an attacker who may change the records of one patient.
 func (a *Attacker) DrawWrite() Attack { return writings{a}.draw() }
 
 func (a writings) draw() Attack {
@@ -23,7 +23,7 @@ func (a writings) draw() Attack {
 		a.jsonPatch, a.jsonPatch, a.pathPatch, a.pathPatch, a.deletion, a.foreign, a.submission, a.submission, a.submission)()
 }
 
-// moving writes an own record that names somebody else, too or instead.
+// moving writes an own record that references another patient, additionally or instead.
 func (a writings) moving() Attack {
 	own := a.own()
 	body, v := a.moved(own)
@@ -34,7 +34,7 @@ func (a writings) moving() Attack {
 	return a.withHeaders(attack)
 }
 
-// ownWrite writes what may be written.
+// ownWrite makes a permitted write.
 func (a writings) ownWrite() Attack {
 	own := a.own()
 	body := strings.Replace(own.JSON, `"meta":{`, `"language":"`+pick(a.Attacker, "en", "de", "fr")+`","meta":{`, 1)
@@ -49,7 +49,7 @@ func (a writings) ownWrite() Attack {
 	))
 }
 
-// withHeaders adds a condition, or what the sender wants back.
+// withHeaders adds a condition or a return preference.
 func (a writings) withHeaders(attack Attack) Attack {
 	switch a.IntN(8) {
 	case 0:
@@ -63,7 +63,7 @@ func (a writings) withHeaders(attack Attack) Attack {
 	return attack
 }
 
-// criteria find a victim's record, several, or an own one by what a victim has.
+// criteria returns criteria that match a victim's record, several records, or an own record with data of a victim.
 func (a writings) criteria(own, v Record) string {
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	return pick(a.Attacker,
@@ -74,7 +74,7 @@ func (a writings) criteria(own, v Record) string {
 	)
 }
 
-// conditional writes what criteria find.
+// conditional makes a conditional write.
 func (a writings) conditional() Attack {
 	own, v := a.own(), a.victim()
 	resourceType := pick(a.Attacker, own.Type, own.Type, v.Type)
@@ -94,7 +94,7 @@ func (a writings) conditional() Attack {
 
 func withoutID(r Record) string { return strings.Replace(r.JSON, `"id":"`+r.ID+`",`, "", 1) }
 
-// jsonPatch patches an own record so that it names somebody else, or a victim's.
+// jsonPatch patches an own record to reference another patient, or patches a victim's record.
 func (a writings) jsonPatch() Attack {
 	own, v := a.own(), a.victim()
 	patient := a.World.Patient(v.ownerOr(a.other()))
@@ -120,7 +120,7 @@ func (a writings) jsonPatch() Attack {
 	return Attack{http.MethodPatch, target.Reference(), "[" + strings.Join(operations, ",") + "]", []string{"Content-Type", jsonPatchType}, v.ID}
 }
 
-// pathPatch does so by FHIRPath.
+// pathPatch is jsonPatch with FHIRPath Patch.
 func (a writings) pathPatch() Attack {
 	own, v := a.own(), a.victim()
 	patient := a.World.Patient(v.ownerOr(a.other()))
@@ -139,7 +139,7 @@ func (a writings) pathPatch() Attack {
 	return Attack{Method: http.MethodPatch, Path: pick(a.Attacker, own, own, own, v).Reference(), Body: body, Victim: v.ID}
 }
 
-// patchParameters is a FHIRPath Patch of one operation.
+// patchParameters returns a FHIRPath Patch with one operation.
 func patchParameters(kind, path, value string) string {
 	if value != "" {
 		value = ",{" + value + "}"
@@ -147,7 +147,7 @@ func patchParameters(kind, path, value string) string {
 	return fmt.Sprintf(`{"resourceType":"Parameters","parameter":[{"name":"operation","part":[{"name":"type","valueCode":%q},{"name":"path","valueString":%q}%s]}]}`, kind, path, value)
 }
 
-// deletion deletes a victim's record or, seldom, an own one.
+// deletion deletes a victim's record or, rarely, an own one.
 func (a writings) deletion() Attack {
 	own, v := a.own(), a.victim()
 	path := pick(a.Attacker, v.Reference(), v.Reference(), v.Reference(), v.Reference()+"/_history", v.Reference()+"/_history/1", v.Type+"?_id="+v.ID, v.Type+"?identifier="+idSystem+v.ID+"m",
@@ -159,7 +159,7 @@ func (a writings) deletion() Attack {
 	return a.withHeaders(attack)
 }
 
-// foreign writes a victim's record, as it is or as one's own.
+// foreign writes a victim's record, unchanged or as the attacker's own.
 func (a writings) foreign() Attack {
 	v, own := a.victim(), a.own()
 	patient := a.World.Patient(v.ownerOr(a.other()))

@@ -14,10 +14,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/issuer"
 )
 
-// maxAnswer is how long an answer may be that the guard judges by default.
+// maxAnswer is the default maximum size of a response that the guard inspects, in bytes.
 const maxAnswer = 16 << 20
 
-// crowd are requests at once, and what became of them.
+// crowd is a number of concurrent requests with their results.
 type crowd struct {
 	name, path, token string
 	guarded           bool
@@ -28,8 +28,8 @@ type crowd struct {
 	longest  time.Duration
 }
 
-// runCrowds measures the gateway's memory while a number of requests are answered whose answers all come at once, with a
-// new gateway for each kind of request.
+// runCrowds measures the gateway's memory during concurrent requests with simultaneous responses, with a new gateway
+// for each kind of request.
 func runCrowds(binary string, size int, memory string) error {
 	trusted, err := issuer.New()
 	if err != nil {
@@ -56,12 +56,12 @@ func runCrowds(binary string, size int, memory string) error {
 	return nil
 }
 
-// run has a new gateway answer the crowd, after one request alone, and prints what it took.
+// run sends the requests of the crowd to a new gateway, after a single request, and prints the results.
 func (c *crowd) run(binary string, i *issuer.Issuer, size int, memory string) error {
 	var there sync.WaitGroup
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		there.Done()
-		there.Wait() // until all are
+		there.Wait() // until all requests have arrived
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, c.answer)
 	}))
@@ -89,7 +89,7 @@ func (c *crowd) run(binary string, i *issuer.Issuer, size int, memory string) er
 	return err
 }
 
-// sendAll sends the requests at once, and returns an error if one fails otherwise than by a status.
+// sendAll sends the requests concurrently, and returns an error if one fails without a status.
 func (c *crowd) sendAll(g *gateway, size int) error {
 	failures := make(chan error, size)
 	var group sync.WaitGroup
@@ -130,7 +130,7 @@ func (c *crowd) note(response *http.Response, took time.Duration) {
 	}
 }
 
-// memory is a value of proc(5)'s status, in MB: VmRSS is what is resident, VmHWM the most that was.
+// memory returns a value of proc(5)'s status in MB: VmRSS is the resident memory, VmHWM its maximum.
 func (g *gateway) memory(name string) (int, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.command.Process.Pid))
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// optionHeading is the heading of an option in docs/reference.
+// optionHeading matches the heading of an option in docs/reference.
 var optionHeading = regexp.MustCompile("(?m)^### `[a-z]")
 
-// documentFigures are about what a person has to read.
+// documentFigures measures the documents.
 func documentFigures(folder string) ([]figure, error) {
 	options, err1 := countOptions(filepath.Join(folder, "docs", "reference", "*.md"))
 	readme, err2 := readIfThere(filepath.Join(folder, "README.md"))

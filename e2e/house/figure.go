@@ -10,14 +10,14 @@ import (
 	"text/tabwriter"
 )
 
-// A figure is how much there is of something, and where most of it.
+// A figure is a measurement, with the place where it is largest.
 type figure struct {
 	name  string
 	value int
 	where string
 }
 
-// targets are what figures should become: at most, or at least for features.
+// targets are the goals for figures: maximum values, except a minimum for features.
 var targets = map[string]int{
 	"lines linked by fhir_outcome": 3_500, "lines linked by fhir_bearer": 38_000,
 	"lines linked by fhir_expand": 36_000, "lines linked by fhir_authorize": 50_000,
@@ -28,10 +28,10 @@ var targets = map[string]int{
 	"lines of README's first Caddyfile": 20,
 }
 
-// A limit is the most that a figure may be, by its name.
+// limits contains the maximum value of a figure, by its name.
 type limits map[string]int
 
-// readLimits reads lines of a number and the name of a figure. Empty lines, and those that begin with #, say nothing.
+// readLimits reads lines with a number and the name of a figure. Empty lines, and lines that begin with #, are ignored.
 func readLimits(file string) (limits, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -53,7 +53,7 @@ func readLimits(file string) (limits, error) {
 	return l, nil
 }
 
-// check is an error that names each figure over its limit, and each limit that is of no figure.
+// check returns an error that contains each figure over its limit, and each limit without a figure.
 func (l limits) check(figures []figure) error {
 	var faults []error
 	known := map[string]bool{}

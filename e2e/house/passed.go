@@ -19,11 +19,11 @@ import (
 	"golang.org/x/tools/cover"
 )
 
-// A way is what a request passes: the functions of the module, by file.
+// A way contains the functions of the module that a request executes, by file.
 type way map[string][]string
 
-// passed finds what each round of a benchmark passes: it runs some rounds, and some more, and takes the functions
-// of which the statements were run more often.
+// passed finds the functions that each round of a benchmark executes: those with statements that are executed more
+// often in more rounds.
 func passed(folder, room, benchmark string) (way, error) {
 	few, err := profile(folder, room, benchmark, 10)
 	if err != nil {
@@ -51,10 +51,10 @@ func passed(folder, room, benchmark string) (way, error) {
 	return w, nil
 }
 
-// A block is a run of statements, by its first and last line.
+// A block is a sequence of statements, by its first and last line.
 type block struct{ first, last int }
 
-// profile runs rounds of a benchmark, and counts how often each block of each file was run.
+// profile runs rounds of a benchmark, and counts the executions of each block of each file.
 func profile(folder, room, benchmark string, rounds int) (map[string]map[block]int, error) {
 	file, err := os.CreateTemp("", "house")
 	if err != nil {
@@ -92,8 +92,8 @@ func profile(folder, room, benchmark string, rounds int) (map[string]map[block]i
 	return found, nil
 }
 
-// linkedBy returns the packages of the module that a package links, without test support, separated by commas. Others would only
-// make the build slower.
+// linkedBy returns the packages of the module that a package links, without test support, separated by commas. Other
+// packages would only slow down the build.
 func linkedBy(folder, room string) (string, error) {
 	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}", "./"+room)
 	list.Dir = folder
@@ -104,7 +104,7 @@ func linkedBy(folder, room string) (string, error) {
 	return strings.Join(strings.Fields(string(output)), ","), nil
 }
 
-// A declared is a function and its lines.
+// A declared is a function with its lines.
 type declared struct {
 	name        string
 	first, last int
@@ -112,7 +112,7 @@ type declared struct {
 
 func (d declared) holds(b block) bool { return d.first <= b.first && b.last <= d.last }
 
-// functionsOf are the functions that a file of the module declares, which is named by its import path.
+// functionsOf returns the functions that a file of the module declares. The file is given by its import path.
 func functionsOf(folder, file string) (all []declared, err error) {
 	name := filepath.Join(folder, inModule(file))
 	set := token.NewFileSet()
@@ -128,13 +128,13 @@ func functionsOf(folder, file string) (all []declared, err error) {
 	return all, nil
 }
 
-// inModule is a file's path in the module, whose own path has three parts.
+// inModule returns the path of a file in the module, whose own path has three parts.
 func inModule(file string) string {
 	parts := strings.SplitN(file, "/", 4)
 	return parts[len(parts)-1]
 }
 
-// print writes the files that were passed, and their functions.
+// print writes the executed functions by file.
 func (w way) print(to io.Writer) {
 	n, packages := 0, map[string]bool{}
 	for _, file := range slices.Sorted(maps.Keys(w)) {
@@ -145,7 +145,7 @@ func (w way) print(to io.Writer) {
 	fmt.Fprintf(to, "functions: %d, files: %d, packages: %d\n", n, len(w), len(packages))
 }
 
-// functionName is the name of a function, after its type if it is a method.
+// functionName returns the name of a function, after its type for a method.
 func functionName(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name

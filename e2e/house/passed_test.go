@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A benchmark of which a round passes two functions in two files; a third is called once, before.
+// walked is a benchmark whose rounds execute two functions in two files. A third function is called once, before the rounds.
 var walked = map[string]string{
 	"go.mod": "module example.com/small/walked\n\ngo 1.26\n",
 	"way/a.go": `package way

@@ -29,7 +29,7 @@ var linked = []struct{ module, folder string }{
 	{"fhir_expand", "caddymodule/modules/expand"}, {"fhir_authorize", "caddymodule/modules/authorization"},
 }
 
-// sizeFigures count lines, and features.
+// sizeFigures counts lines and features.
 func sizeFigures(folder string) ([]figure, error) {
 	packages, err := listPackages(folder)
 	if err != nil {

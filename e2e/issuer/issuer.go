@@ -1,4 +1,4 @@
-// Package issuer signs tokens that gateways under load trust, as another authorization server.
+// Package issuer issues tokens that gateways under load trust, as another authorization server.
 package issuer
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Issuer serves its discovery document and key on loopback, until Close.
+// Issuer serves its discovery document and key on loopback until Close.
 type Issuer struct {
 	*httptest.Server
 	signer jose.Signer
 }
 
-// New starts an issuer with a key of its own.
+// New starts an issuer with a new key.
 func New() (*Issuer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -42,12 +42,12 @@ func New() (*Issuer, error) {
 	return i, nil
 }
 
-// Token is an access token of a practitioner for the audience fhir, valid for an hour. The patient may be "".
+// Token returns an access token of a practitioner for the audience fhir, valid for an hour. The patient may be "".
 func (i *Issuer) Token(clientID, id, scope, patient string) string {
 	return i.TokenFor("1", clientID, id, scope, patient)
 }
 
-// TokenFor is Token for a person with a subject.
+// TokenFor is Token for a person with the given subject.
 func (i *Issuer) TokenFor(subject, clientID, id, scope, patient string) string {
 	token, err := jwt.Signed(i.signer).Claims(map[string]any{
 		"iss": i.URL, "sub": subject, "aud": "fhir", "client_id": clientID, "jti": id, "scope": scope, "patient": patient,

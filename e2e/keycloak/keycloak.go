@@ -1,4 +1,4 @@
-// Package keycloak says how to run the Keycloak that lies in its folder (README.md).
+// Package keycloak returns the command that runs the Keycloak in its folder (README.md).
 package keycloak
 
 import (
@@ -6,18 +6,18 @@ import (
 	"path/filepath"
 )
 
-// Home is where Maven unpacks it, below this folder.
+// Home is the folder into which Maven unpacks Keycloak, below this folder.
 const Home = "target/keycloak-26.7.3"
 
-// Administrator is the name and the password of the administrator of an empty database.
+// Administrator is the name and password of the administrator of an empty database.
 const Administrator = "admin"
 
 // Environ is the environment of [Command].
 var Environ = []string{"KC_BOOTSTRAP_ADMIN_USERNAME=" + Administrator, "KC_BOOTSTRAP_ADMIN_PASSWORD=" + Administrator}
 
-// Command is what bin/kc.sh runs for production (start --optimized), with the options of Java that it gives: without the script
-// in between, which would outlive its parent or leave Java behind. It listens at two addresses, of which the second is for
-// its own management, has its database in a file, and is known to others by public.
+// Command returns the command that bin/kc.sh runs for production (start --optimized), with its Java options. Without
+// the script, no process outlives its parent. The server listens at two addresses, the second of which is for
+// management, has its database in a file, and has the public address public.
 func Command(folder, address, management, public, database string) []string {
 	home := filepath.Join(folder, Home)
 	host, port, _ := net.SplitHostPort(address)

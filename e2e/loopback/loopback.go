@@ -1,9 +1,9 @@
-// Package loopback finds addresses for the processes that the commands start.
+// Package loopback chooses addresses for the processes that the commands start.
 package loopback
 
 import "net"
 
-// FreeAddress is one on loopback that nobody listens at, for now.
+// FreeAddress returns a loopback address on which nothing is currently listening.
 func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

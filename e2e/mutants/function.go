@@ -8,21 +8,21 @@ import (
 	"go/token"
 )
 
-// function is a function of a file, by the places of its text.
+// function is a function of a file, by the positions of its text.
 type function struct {
 	start, body, end int
 	hasResults       bool
 }
 
-// signature is the function without its body.
+// signature returns the function without its body.
 func (f function) signature(source string) string { return source[f.start:f.body] }
 
-// block is its body.
+// block returns the body.
 func (f function) block(source string) string { return source[f.body:f.end] }
 
 var errNoFunction = errors.New("the mutant changes something else than the body of one function")
 
-// functions are those of a file, in their order.
+// functions returns the functions of a file, in order.
 func functions(source string) ([]function, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", source, parser.SkipObjectResolution)
@@ -39,7 +39,7 @@ func functions(source string) ([]function, error) {
 	return all, nil
 }
 
-// changed is the function that a mutant changes, in the true file, and the body that it gets.
+// changed returns the function that a mutant changes, in the original file, and its new body.
 func (m mutant) changed(source string) (f function, body string, err error) {
 	mutated, err := m.apply(source)
 	if err != nil {

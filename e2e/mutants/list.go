@@ -34,7 +34,7 @@ func readAll(folder string) ([]mutant, error) {
 // parse reads a list.
 func parse(text string) ([]mutant, error) {
 	var all []mutant
-	var suites []suite // of the mutants that follow
+	var suites []suite // for the following mutants
 	for n, line := range strings.Split(text, "\n") {
 		sign, rest, _ := strings.Cut(line, " ")
 		switch {
@@ -59,7 +59,7 @@ func parse(text string) ([]mutant, error) {
 	return all, nil
 }
 
-// add adds a line of the old text, or of the new one.
+// add adds a line of the old or new text.
 func (m *mutant) add(sign, line string) {
 	if sign == "-" {
 		m.old = append(m.old, line)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMutantsReplaceSomething checks that code has taken its mutants along.
+// TestMutantsReplaceSomething checks that the text of each mutant exists in the code.
 func TestMutantsReplaceSomething(t *testing.T) {
 	t.Parallel()
 	all, err := readAll(".")
@@ -126,7 +126,7 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// TestSuites checks that a line of packages is about the mutants below it.
+// TestSuites checks that a line of packages applies to the mutants below it.
 func TestSuites(t *testing.T) {
 	t.Parallel()
 	all, err := parse("@ a.go: one\n- x\n= a b:TestC\n@ a.go: two\n- x\n@ a.go: three\n- x\n= d\n@ a.go: four\n- x\n")
@@ -141,7 +141,7 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// TestErrorsNameMutant checks that an error says which mutant of which list to change.
+// TestErrorsNameMutant checks that an error contains the mutant and its list.
 func TestErrorsNameMutant(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]mutant{

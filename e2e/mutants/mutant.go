@@ -9,12 +9,12 @@ import (
 
 // mutant is the code without one of its checks.
 type mutant struct {
-	file     string // from the root of the module
-	removes  string // which check is missing
+	file     string // relative to the root of the module
+	removes  string // the missing check
 	old, new []string
 
-	list   string  // the file that the mutant is in
-	line   int     // of list, where the mutant begins
+	list   string  // the file that contains the mutant
+	line   int     // line of list where the mutant begins
 	suites []suite // must catch the mutant; nil for those of the guard
 }
 
@@ -24,16 +24,16 @@ var (
 	errNothing  = errors.New("the mutant changes nothing")
 )
 
-// String names the mutant.
+// String returns the name of the mutant.
 func (m mutant) String() string { return m.file + ": " + m.removes }
 
-// fail returns an error that names the mutant and its place.
+// fail returns an error that contains the mutant and its position.
 func (m mutant) fail(err error) error { return fmt.Errorf("%s:%d: %s: %w", m.list, m.line, m, err) }
 
-// folder is that of its package.
+// folder returns the folder of its package.
 func (m mutant) folder() string { return filepath.Dir(m.file) }
 
-// apply makes the mutated file of the true one.
+// apply returns the mutated content of the original file.
 func (m mutant) apply(source string) (string, error) {
 	before, after := strings.Join(m.old, "\n"), strings.Join(m.new, "\n")
 	switch n := strings.Count(source, before); {

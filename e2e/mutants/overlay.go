@@ -14,11 +14,11 @@ import (
 // variant is a mutated body of a function.
 type variant struct {
 	function
-	number int // of the mutant, from 1
+	number int // number of the mutant, from 1
 	text   string
 }
 
-// variants are those of all mutants, by file. An error names each mutant that cannot be made.
+// variants returns the variants of all mutants, by file. The error contains each mutant that cannot be applied.
 func variants(root string, all []mutant) (map[string][]variant, error) {
 	byFile := map[string][]variant{}
 	var wrong []error
@@ -35,7 +35,7 @@ func variants(root string, all []mutant) (map[string][]variant, error) {
 	return byFile, errors.Join(wrong...)
 }
 
-// merged is a file whose functions have the bodies of all their mutants, the last function first.
+// merged returns a file in which functions contain the bodies of all their mutants, processing the last function first.
 func merged(source string, all []variant) string {
 	slices.SortStableFunc(all, func(a, b variant) int { return cmp.Compare(b.start, a.start) })
 	for len(all) > 0 {
@@ -49,7 +49,7 @@ func merged(source string, all []variant) string {
 	return source
 }
 
-// choice is a body that is one of several, or else the true one.
+// choice returns a body that selects one of several, or otherwise the original one.
 func choice(all []variant, body string) string {
 	var b strings.Builder
 	b.WriteString("{\n\tswitch mutantInForce {\n")
@@ -63,7 +63,7 @@ func choice(all []variant, body string) string {
 	return b.String()
 }
 
-// switchFile says which mutant is in force.
+// switchFile determines the active mutant.
 const switchFile = `package %s
 
 import (
@@ -74,8 +74,8 @@ import (
 var mutantInForce, _ = strconv.Atoi(os.Getenv("MUTANT"))
 `
 
-// writeOverlay writes the files with the mutants in them into a folder, and the list by which the go command reads them
-// in place of the true ones. It returns the list's name.
+// writeOverlay writes the files with the mutants into a folder, and the overlay by which the go command uses them in
+// place of the original ones. It returns the name of the overlay.
 func writeOverlay(folder, root string, all []mutant) (string, error) {
 	byFile, err := variants(root, all)
 	if err != nil {
@@ -111,7 +111,7 @@ func writeOverlay(folder, root string, all []mutant) (string, error) {
 	return list, os.WriteFile(list, text, 0o600)
 }
 
-// packageOf is the name in a file's package clause.
+// packageOf returns the name in a file's package clause.
 func packageOf(source string) string {
 	_, rest, _ := strings.Cut("\n"+source, "\npackage ")
 	name, _, _ := strings.Cut(rest, "\n")

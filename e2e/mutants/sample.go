@@ -9,13 +9,13 @@ import (
 
 // A sample chooses among mutants.
 type sample struct {
-	match   string   // only those whose list, file or description has this text
-	size    int      // how many at most; 0 is all
-	seed    string   // another seed, another choice
-	changed []string // files whose mutants come first
+	match   string   // only mutants with this text in their list, file or description
+	size    int      // maximum number; 0 is all
+	seed    string   // selects another sample
+	changed []string // files with the mutants to try first
 }
 
-// choose returns the chosen mutants. Their numbers are those that they have among all.
+// choose returns the chosen mutants, with their numbers among all mutants.
 func (s sample) choose(all []mutant) []trial {
 	var chosen []trial
 	for i, m := range all {
@@ -32,7 +32,7 @@ func (s sample) choose(all []mutant) []trial {
 	return chosen[:s.size]
 }
 
-// place is 0 for a mutant of a changed file, else 1.
+// place returns 0 for a mutant of a changed file, and otherwise 1.
 func (s sample) place(m mutant) int {
 	if slices.Contains(s.changed, m.file) {
 		return 0
@@ -40,7 +40,7 @@ func (s sample) place(m mutant) int {
 	return 1
 }
 
-// lot orders mutants by chance, but the same for the same seed.
+// lot returns a sort key that is random, but the same for the same seed.
 func (s sample) lot(m mutant) string {
 	sum := sha256.Sum256([]byte(s.seed + "\n" + m.String()))
 	return string(sum[:])

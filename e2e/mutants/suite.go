@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// suite is tests of a package.
+// suite is a selection of a package's tests.
 type suite struct {
-	folder string // of the package, from the root of the module
-	run    string // a regular expression for the names of the tests; empty for all
+	folder string // folder of the package, relative to the root of the module
+	run    string // regular expression for the names of the tests; "" for all
 }
 
-// parseSuites reads packages, separated by spaces, each with an optional expression after a colon.
+// parseSuites parses packages, separated by spaces, each with an optional expression after a colon.
 func parseSuites(text string) (suites []suite) {
 	for field := range strings.FieldsSeq(text) {
 		folder, run, _ := strings.Cut(field, ":")
@@ -23,7 +23,7 @@ func parseSuites(text string) (suites []suite) {
 	return suites
 }
 
-// guarded are the packages whose tests must catch mutants that name no suites.
+// guarded are the packages whose tests must catch mutants without suites.
 var guarded = []string{"./caddymodule/guard/...", "./caddymodule/internal/rawjson", "./caddymodule/authorize/scopelimit", "./caddymodule/internal/tokenclaim", "./caddymodule/smart/..."}
 
 // guardSuites returns the suites of the guarded packages that have tests.
@@ -44,8 +44,8 @@ func guardSuites(ctx context.Context, root string) (suites []suite, err error) {
 	return suites, nil
 }
 
-// complete gives the mutants that name no suites those of the guard, beginning with that of the mutant's package. It
-// returns all suites that the mutants need, each once.
+// complete sets the suites of mutants without suites to those of the guard, starting with that of the mutant's
+// package. It returns all suites that the mutants need, each once.
 func complete(ctx context.Context, root string, chosen []trial) (needed []suite, err error) {
 	var guard []suite
 	for i, t := range chosen {
@@ -67,7 +67,7 @@ func complete(ctx context.Context, root string, chosen []trial) (needed []suite,
 	return needed, nil
 }
 
-// distance is 0 for the suite of the mutant's package, else 1.
+// distance returns 0 for the suite of the mutant's package, and otherwise 1.
 func (m mutant) distance(s suite) int {
 	if s.folder == m.folder() {
 		return 0

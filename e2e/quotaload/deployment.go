@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
-// deployment is what is measured.
+// deployment is the measured deployment.
 type deployment struct {
 	folder   string
 	redis    *process // nil with one gateway
@@ -126,7 +126,7 @@ func (d *deployment) stop() {
 
 var scriptCalls = regexp.MustCompile(`cmdstat_(?:evalsha|eval|fcall):calls=(\d+)`)
 
-// steps is how many the store has made.
+// steps returns the number of steps that the store has executed.
 func (d *deployment) steps() (steps int) {
 	if d.redis == nil {
 		return 0
@@ -142,7 +142,7 @@ func (d *deployment) steps() (steps int) {
 
 var residentSize = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
 
-// memory is the most that a gateway has.
+// memory returns the maximum memory of a gateway.
 func (d *deployment) memory() (most int) {
 	for _, g := range d.gateways {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.command.Process.Pid))

@@ -1,12 +1,12 @@
-// Command quotaload has many clients ask one gateway, or several over one Redis, for more than a quota allows, and compares what was
-// let in with what an exact counter would have let in. From e2e, with the binary built:
+// Command quotaload lets many clients exceed a quota at one gateway, or at several with one Redis, and compares the
+// admitted requests with those that an exact counter would have admitted. From e2e, with the binary built:
 //
-//	go run ./quotaload                                          # 10,000 clients at one gateway
-//	go run ./quotaload -gateways 3                              # and at three
-//	go run ./quotaload -gateways 3 -clients 100 -limit 1000     # whose quota is larger
+//	go run ./quotaload                                          # 10,000 clients, one gateway
+//	go run ./quotaload -gateways 3                              # three gateways
+//	go run ./quotaload -gateways 3 -clients 100 -limit 1000     # with a larger quota
 //
-// A tenth of the clients send half of all requests. Which gateway a request goes to is drawn. Issuer, store and clients are on
-// loopback.
+// A tenth of the clients send half of all requests. The gateway of each request is random. Issuer, store and clients
+// are on loopback.
 package main
 
 import (
@@ -70,7 +70,7 @@ func (l *load) run() error {
 	return nil
 }
 
-// client is one of those who ask.
+// client is a client under load.
 type client struct {
 	token string
 
@@ -78,7 +78,7 @@ type client struct {
 	asked []answer
 }
 
-// answer is when a client asked, and whether it was let in.
+// answer contains the time of a request and whether it was admitted.
 type answer struct {
 	at  time.Time
 	let bool
@@ -86,7 +86,7 @@ type answer struct {
 
 const workers = 64
 
-// ask has the clients ask, and returns how long each answer took.
+// ask sends the clients' requests, and returns the duration of each.
 func (l *load) ask(clients []*client, d *deployment) ([]time.Duration, error) {
 	ticket, failures := make(chan struct{}), make(chan error, workers)
 	took := make([][]time.Duration, workers)
@@ -114,7 +114,7 @@ func (l *load) ask(clients []*client, d *deployment) ([]time.Duration, error) {
 	return slices.Concat(took...), err
 }
 
-// pace gives tickets until the time is over.
+// pace sends tickets until the end of the run.
 func (l *load) pace(ticket chan<- struct{}, failures <-chan error) error {
 	pace, end := time.NewTicker(10*time.Millisecond), time.After(l.length)
 	defer pace.Stop()
@@ -142,7 +142,7 @@ func (c *client) ask(web *http.Client, address string) error {
 		return err
 	}
 	r.Header.Set("Authorization", "Bearer "+c.token)
-	c.mu.Lock() // one request after the other, so that their order is known
+	c.mu.Lock() // sequential requests have a known order
 	defer c.mu.Unlock()
 	response, err := web.Do(r)
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *client) ask(web *http.Client, address string) error {
 	return err
 }
 
-// exact is how many an exact counter would have let in.
+// exact returns the number of requests that an exact counter would have admitted.
 func (c *client) exact(limit int, window time.Duration) (let int) {
 	var within []time.Time
 	for _, a := range c.asked {
@@ -173,7 +173,7 @@ func (c *client) exact(limit int, window time.Duration) (let int) {
 	return let
 }
 
-// most is how many were let in in the fullest window.
+// most returns the number of admitted requests in the fullest window.
 func (c *client) most(window time.Duration) (most int) {
 	var within []time.Time
 	for _, a := range c.asked {

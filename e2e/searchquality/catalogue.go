@@ -8,19 +8,19 @@ import (
 	"path/filepath"
 )
 
-// catalogue is a terminology that lists may be for.
+// catalogue is a terminology for lists of queries.
 type catalogue struct {
-	// valueSet is the url of the value set that is searched.
+	// valueSet is the URL of the searched value set.
 	valueSet string
 
-	// from is the file that it is made from; none if it is built in. fetch is the command that fetches it.
+	// from is the source file; "" if the terminology is built in. fetch is the command that downloads it.
 	from, fetch string
 
-	// write writes the definitions as a JSON file; terms asks for its synonyms as designations.
+	// write writes the definitions as a JSON file; terms adds synonyms as designations.
 	write func(definitions, from string, terms bool) error
 }
 
-// catalogues are the terminologies by the names that lists give them.
+// catalogues are the terminologies by their names in lists.
 var catalogues = map[string]catalogue{
 	"icd10cm": {
 		valueSet: tabularValueSet,
@@ -37,7 +37,7 @@ var catalogues = map[string]catalogue{
 	"loinc": {valueSet: "http://hl7.org/fhir/ValueSet/c80-doc-typecodes"},
 }
 
-// open loads the terminology of this name as the options say.
+// open loads the terminology with a name according to the options.
 func open(ctx context.Context, name string, o options) (*searcher, error) {
 	c, ok := catalogues[name]
 	if !ok {
@@ -54,7 +54,7 @@ func open(ctx context.Context, name string, o options) (*searcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(folder) // what is loaded needs it no more
+	defer os.RemoveAll(folder) // not needed after loading
 	definitions := filepath.Join(folder, name+".json")
 	if err := c.write(definitions, c.from, o.terms); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.from, err)

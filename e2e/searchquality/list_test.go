@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// optionsFor loads the definitions of a folder.
+// optionsFor returns the options that load the definitions of a folder.
 func optionsFor(folder string) definitions.Options {
 	return definitions.Options{Definitions: []string{folder}}
 }
@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Every list can be read, and wants only codes that there are.
+// Every list can be parsed, and its wanted codes exist.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	lists, err := filepath.Glob("testdata/*.tsv")

@@ -9,7 +9,7 @@ import (
 	"os/signal"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // code systems
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers code systems
 )
 
 func main() {
@@ -42,7 +42,7 @@ type options struct {
 	terms, sums, misses bool
 }
 
-// run asks the queries of a list, and prints what came of it.
+// run runs the queries of a list and prints the results.
 func run(ctx context.Context, w io.Writer, name string, o options) error {
 	l, err := readList(name)
 	if err != nil {
@@ -70,7 +70,7 @@ func run(ctx context.Context, w io.Writer, name string, o options) error {
 	return printSums(w, answers)
 }
 
-// load returns the options to load definitions with.
+// load returns the options for loading definitions.
 func (o options) load(files ...string) definitions.Options {
 	l := definitions.Options{Definitions: files, Core: len(files) == 0}
 	if o.synonyms != "" {

@@ -13,22 +13,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// pageSize is how many hits a pick list shows.
+// pageSize is the number of hits in a pick list.
 const pageSize = 10
 
 // searcher searches one value set.
 type searcher struct {
 	library  *terminology.Library
 	valueSet string
-	codes    []string // all of them, sorted
+	codes    []string // all codes of the value set, sorted
 }
 
-// answer is what a question found.
+// answer is the result of a question.
 type answer struct {
 	question
-	rank  int              // of the first hit that is wanted, from 1 up; 0 if none is
-	hit   expansion.Code   // that hit
-	first []expansion.Code // the page
+	rank  int              // rank of the first wanted hit, from 1; 0 if there is none
+	hit   expansion.Code   // the first wanted hit
+	first []expansion.Code // hits on the page
 	total int
 }
 
@@ -50,7 +50,7 @@ func newSearcher(ctx context.Context, valueSet string, o definitions.Options) (*
 	return s, nil
 }
 
-// expand expands the value set; a count of nil is all of it.
+// expand expands the value set; without a limit if count is nil.
 func (s *searcher) expand(ctx context.Context, filter string, count *int) (*expansion.Expansion, error) {
 	return s.library.Expand(ctx, expansion.Query{
 		ValueSetRef:   expansion.ValueSetRef{URL: s.valueSet},
@@ -75,7 +75,7 @@ func (s *searcher) check(questions []question) error {
 	return errors.Join(wrong...)
 }
 
-// askAll asks all questions.
+// askAll runs all questions.
 func (s *searcher) askAll(ctx context.Context, questions []question) ([]answer, error) {
 	answers := make([]answer, 0, len(questions))
 	for _, q := range questions {
@@ -88,7 +88,7 @@ func (s *searcher) askAll(ctx context.Context, questions []question) ([]answer, 
 	return answers, nil
 }
 
-// ask asks a question: for a page, and for all if nothing wanted is on that.
+// ask runs a question: for a page, and without a limit if the page contains no wanted code.
 func (s *searcher) ask(ctx context.Context, q question) (answer, error) {
 	a := answer{question: q}
 	count := pageSize
@@ -107,7 +107,7 @@ func (s *searcher) ask(ctx context.Context, q question) (answer, error) {
 	return a, err
 }
 
-// find finds the first hit that is wanted.
+// find finds the first wanted hit.
 func (a *answer) find(hits *expansion.Expansion) {
 	rank := 0
 	for c := range hits.Codes() {

@@ -20,7 +20,7 @@ const made = `<ICD10CM.tabular><version>2026</version><chapter><section>
  <diag><name>S72.9</name><desc>Fracture of leg</desc></diag></diag>
 </section></chapter></ICD10CM.tabular>`
 
-// madeWheel writes a package with the made tabular list.
+// madeWheel writes a package with the tabular list made.
 func madeWheel(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "made.whl")
@@ -74,7 +74,7 @@ func TestConcepts(t *testing.T) {
 	}
 }
 
-// The made terminology is asked what a list asks, and the rank is that of the first hit that is wanted.
+// The rank is that of the first wanted hit in the test terminology.
 func TestRanks(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -106,7 +106,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// What is wanted and beyond the page counts as a miss, but its rank is known.
+// A wanted code beyond the page counts as a miss, but has a rank.
 func TestRankBeyondThePage(t *testing.T) {
 	t.Parallel()
 	var concepts []concept
@@ -130,7 +130,7 @@ func TestRankBeyondThePage(t *testing.T) {
 	}
 }
 
-// The sums alone tell nothing of the queries.
+// The sums do not reveal the queries.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "list.tsv")

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// globalPatientSet is the file of HL7's package that has terms of SNOMED CT.
+// globalPatientSet is the file in HL7's package that contains terms of SNOMED CT.
 const globalPatientSet = "package/ValueSet-snomed-intl-gps.json"
 
 // writeSNOMED unpacks the Global Patient Set.
@@ -24,7 +24,7 @@ func writeSNOMED(definitions, from string, _ bool) error {
 	for archive := tar.NewReader(unzipped); ; {
 		header, err := archive.Next()
 		if err != nil {
-			return err // io.EOF: the package has no such file
+			return err // io.EOF: the package does not contain the file
 		}
 		if header.Name == globalPatientSet {
 			text, err := io.ReadAll(archive)

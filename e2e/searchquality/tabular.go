@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// tabular is the tabular list of ICD-10-CM, as NCHS publishes it.
+// tabular is the tabular list of ICD-10-CM in the format of NCHS.
 type tabular struct {
 	Version  string `xml:"version"`
 	Chapters []struct {
@@ -17,12 +17,12 @@ type tabular struct {
 	} `xml:"chapter"`
 }
 
-// diagnosis is a code of the tabular list, with those below it.
+// diagnosis is a code of the tabular list with its child codes.
 type diagnosis struct {
 	Code      string      `xml:"name"`
 	Title     string      `xml:"desc"`
 	Terms     []string    `xml:"inclusionTerm>note"`
-	Sevenths  []seventh   `xml:"sevenChrDef>extension"` // for the codes below it too
+	Sevenths  []seventh   `xml:"sevenChrDef>extension"` // for the child codes too
 	Diagnoses []diagnosis `xml:"diag"`
 }
 
@@ -42,7 +42,7 @@ func readTabular(r io.Reader) (*tabular, error) {
 }
 
 // concepts returns the codes in the order of the list, parents first. A code with a seventh character exists if it is
-// among the valid ones, which are written without a dot.
+// among the valid codes, which are written without a dot.
 func (t *tabular) concepts(valid map[string]bool) []concept {
 	var all []concept
 	for _, c := range t.Chapters {
@@ -55,7 +55,7 @@ func (t *tabular) concepts(valid map[string]bool) []concept {
 	return all
 }
 
-// appendTo appends the code and those below it.
+// appendTo appends the code and its child codes.
 func (d *diagnosis) appendTo(all []concept, parent string, sevenths []seventh, valid map[string]bool) []concept {
 	if len(d.Sevenths) > 0 {
 		sevenths = d.Sevenths

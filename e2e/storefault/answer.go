@@ -9,10 +9,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A change is a call, what it finds, and what it leaves.
+// A change is a call with the entries before and after it.
 type change struct {
 	name         string
-	before       string // what is there; empty: nothing
+	before       string // value before the call; "": no entry
 	call         store.Call
 	found, after string
 }
@@ -26,8 +26,8 @@ var changes = []change{
 	{"Delete", "old", store.Call{Op: store.Delete}, "", ""},
 }
 
-// answerLost has a change succeed although the answer to the first attempt, or to the first
-// two, is lost: it was made once.
+// answerLost checks that a change succeeds and is made once although the response to the first one or two attempts is
+// lost.
 func answerLost(t *testing.T, n *Network) {
 	for _, c := range changes {
 		for lost := range 3 {
@@ -57,7 +57,7 @@ func prepare(t *testing.T, n *Network, key, value string) {
 	}
 }
 
-// wantThere checks an entry; empty: that there is none.
+// wantThere checks an entry; "" means that it does not exist.
 func wantThere(t *testing.T, s store.Store, key, want string) {
 	t.Helper()
 	got, err := s.Get(t.Context(), key)
@@ -69,8 +69,8 @@ func wantThere(t *testing.T, s store.Store, key, want string) {
 	}
 }
 
-// answerLostMeanwhile has others change the entry before the change is sent again: it succeeds,
-// and theirs stays.
+// answerLostMeanwhile changes the entry through another gateway before the change is resent: the change succeeds, and
+// the other change stays.
 func answerLostMeanwhile(t *testing.T, n *Network) {
 	for _, c := range changes {
 		key := "meanwhile:" + c.name

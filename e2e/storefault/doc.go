@@ -1,7 +1,7 @@
-// Package storefault tests what a [store.Shared] does when the network or its server fails.
+// Package storefault tests the behavior of a [store.Shared] when the network or its server fails.
 //
 //	suite.go     [Suite]: the tests
-//	answer.go    what comes of a change whose answer is lost
-//	follower.go  what a follower hears
-//	proxy.go     [Proxy], which disturbs connections
+//	answer.go    changes with a lost response
+//	follower.go  updates for a follower
+//	proxy.go     [Proxy], which disrupts connections
 package storefault

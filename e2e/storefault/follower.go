@@ -11,13 +11,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A follower keeps the values that are reported to it.
+// A follower stores the values that are reported to it.
 type follower struct {
 	mu     sync.Mutex
 	values map[string]string
 }
 
-// follow starts a follower, until the test ends.
+// follow runs a follower until the end of the test.
 func follow(t *testing.T, s store.Shared) *follower {
 	f := &follower{values: map[string]string{}}
 	ctx, end := context.WithCancel(context.Background())
@@ -46,7 +46,7 @@ func (f *follower) hear(u store.Update) {
 	}
 }
 
-// await waits until the follower knows exactly the values.
+// await waits until the follower has exactly the given values.
 func (f *follower) await(t *testing.T, want map[string]string) {
 	t.Helper()
 	knows := func() bool {
@@ -61,8 +61,7 @@ func (f *follower) await(t *testing.T, want map[string]string) {
 	}
 }
 
-// followerCut changes entries while the follower cannot hear, which is reported when it follows
-// again.
+// followerCut changes entries while the follower is disconnected. The changes are reported when it follows again.
 func followerCut(t *testing.T, n *Network) {
 	must(t, n.Direct.Put(t.Context(), "revoked:old", []byte("v"), long))
 	followed := make(chan error, 1)
@@ -93,7 +92,7 @@ func followerCut(t *testing.T, n *Network) {
 	f.await(t, map[string]string{"revoked:new": "v"})
 }
 
-// followerSilent has a follower not claim to have heard while no answer comes.
+// followerSilent checks that a follower does not report having heard from the store while no response arrives.
 func followerSilent(t *testing.T, n *Network) {
 	var mu sync.Mutex
 	var heard time.Time

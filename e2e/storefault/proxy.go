@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// A Proxy passes connections on to a store's server, until a test disturbs them.
+// A Proxy forwards connections to a store's server until a test disrupts them.
 type Proxy struct {
 	listener net.Listener
-	network  string // of the server
+	network  string // network of the server
 	server   string
 
 	mu     sync.Mutex
 	links  map[*link]bool
-	lose   int           // answers yet to lose
-	onLoss func()        // called before the connection is cut
-	silent bool          // no answer is passed on
-	refuse bool          // connections end at once
-	delay  time.Duration // of each answer
+	lose   int           // number of responses that will be lost
+	onLoss func()        // called before the connection is closed
+	silent bool          // responses are dropped
+	refuse bool          // connections are closed immediately
+	delay  time.Duration // delay of each response
 }
 
-// NewProxy starts a proxy on loopback until the test ends. The server is at an address of a
-// network, such as tcp or unix.
+// NewProxy runs a proxy on loopback until the end of the test. The server is at an address of a network, such as tcp
+// or unix.
 func NewProxy(t *testing.T, network, server string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,18 +43,18 @@ func NewProxy(t *testing.T, network, server string) *Proxy {
 	return p
 }
 
-// Address is where the proxy listens, host:port.
+// Address returns the address of the proxy, host:port.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// LoseAnswers cuts the connection instead of passing on each of the next n answers: the server
-// has done what it was asked. Before that, onLoss is called, unless it is nil.
+// LoseAnswers closes the connection in place of forwarding each of the next n responses, so that the server has
+// executed the request. onLoss is called before that, unless it is nil.
 func (p *Proxy) LoseAnswers(n int, onLoss func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lose, p.onLoss = n, onLoss
 }
 
-// SetSilent has all answers vanish, while connections stay open. Those of before stay silent.
+// SetSilent drops all responses while connections stay open. Existing connections stay silent.
 func (p *Proxy) SetSilent(silent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *Proxy) SetSilent(silent bool) {
 	}
 }
 
-// SetRefusing cuts all connections, and ends new ones at once.
+// SetRefusing closes all connections, and new ones immediately.
 func (p *Proxy) SetRefusing(refuse bool) {
 	p.mu.Lock()
 	p.refuse = refuse
@@ -81,7 +81,7 @@ func (p *Proxy) SetDelay(d time.Duration) {
 	p.delay = d
 }
 
-// Cut ends all connections.
+// Cut closes all connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// A link is a connection that is passed on.
+// A link is a forwarded connection.
 type link struct {
 	client, server net.Conn
 	silent         bool // guarded by Proxy.mu
@@ -118,7 +118,7 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	go func() {
-		_, _ = io.Copy(l.server, l.client) // until one of them ends
+		_, _ = io.Copy(l.server, l.client) // until one side closes
 		l.close()
 	}()
 	p.passAnswers(l)
@@ -128,7 +128,7 @@ func (p *Proxy) serve(client net.Conn) {
 	delete(p.links, l)
 }
 
-// link is nil if there is no server.
+// link connects to the server. It returns nil if that fails.
 func (p *Proxy) link(client net.Conn) *link {
 	server, err := net.DialTimeout(p.network, p.server, time.Second)
 	if err != nil {
@@ -166,7 +166,7 @@ func (p *Proxy) passAnswers(l *link) {
 	}
 }
 
-// disturb says what happens to an answer.
+// disturb returns the disruption of a response.
 func (p *Proxy) disturb(l *link) (lost, silent bool, delay time.Duration) {
 	p.mu.Lock()
 	onLoss := p.onLoss

@@ -11,22 +11,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A Suite tests what a store does when the network or its server fails. It needs a
-// server, and takes real time.
+// A Suite tests the behavior of a store when the network or its server fails. It needs a server, and runs in real
+// time.
 type Suite struct {
-	// New makes an empty store.
+	// New returns an empty store.
 	New func(t *testing.T) *Network
 }
 
-// A Network is a store whose connections can be disturbed.
+// A Network is a store with connections that can be disrupted.
 type Network struct {
-	Store   store.Shared  // reached by the proxy; it follows the kind revoked
-	Direct  store.Shared  // the same, by itself
-	Proxy   *Proxy        // disturbs
-	Timeout time.Duration // of calls of the store
+	Store   store.Shared  // connected through the proxy; it follows the kind revoked
+	Direct  store.Shared  // the same store, connected directly
+	Proxy   *Proxy        // disrupts connections
+	Timeout time.Duration // timeout of the store's calls
 
-	// Stop ends the server as kill -9 does; Start starts it again, with its data. Nil: that
-	// is not tested.
+	// Stop kills the server like kill -9; Start restarts it with its data. Nil: these tests are skipped.
 	Stop, Start func()
 }
 
@@ -58,13 +57,13 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// long is how long entries live here.
+// long is the lifetime of entries in these tests.
 const long = time.Hour
 
-// slack is how much longer than its time a call may take on a busy machine.
+// slack is the time by which a call may exceed its timeout on a busy machine.
 const slack = time.Second
 
-// warm makes the connection, so that the next answer is that of a call.
+// warm establishes the connection, so that the next response is that of a call.
 func warm(t *testing.T, n *Network) {
 	t.Helper()
 	must(t, n.Store.Put(t.Context(), "warm:1", []byte("v"), long))
@@ -72,7 +71,7 @@ func warm(t *testing.T, n *Network) {
 	must(t, err)
 }
 
-// methods are one call of each.
+// methods returns a call of each method.
 func methods(ctx context.Context, s store.Store) map[string]func() error {
 	return map[string]func() error{
 		"Put":    func() error { return s.Put(ctx, "none:1", nil, long) },
@@ -87,7 +86,7 @@ func methods(ctx context.Context, s store.Store) map[string]func() error {
 	}
 }
 
-// wantUnavailable makes a call that fails in time, because of the store.
+// wantUnavailable makes a call that must fail within its timeout because of the store.
 func (n *Network) wantUnavailable(t *testing.T, name string, call func() error) {
 	t.Helper()
 	began := time.Now()
@@ -99,7 +98,7 @@ func (n *Network) wantUnavailable(t *testing.T, name string, call func() error) 
 	}
 }
 
-// wantBack waits until the store answers, without a new client.
+// wantBack waits until the store responds, without a new client.
 func (n *Network) wantBack(t *testing.T) {
 	t.Helper()
 	began := time.Now()
@@ -136,8 +135,7 @@ func noAnswerToMany(t *testing.T, n *Network) {
 	n.wantBack(t)
 }
 
-// callerLeaves ends the caller's context before the store's time is over: the error is the
-// caller's own.
+// callerLeaves cancels the caller's context before the store's timeout: the error is that of the context.
 func callerLeaves(t *testing.T, n *Network) {
 	n.Proxy.SetSilent(true)
 	ctx, cancel := context.WithTimeout(t.Context(), n.Timeout/10)
@@ -159,7 +157,7 @@ func callerLeaves(t *testing.T, n *Network) {
 	n.wantBack(t)
 }
 
-// changeUnknown asks again after a change without an answer: it was made whole, or not at all.
+// changeUnknown reads the entries after a change without a response: it was made completely or not at all.
 func changeUnknown(t *testing.T, n *Network) {
 	must(t, n.Direct.Put(t.Context(), "code:1", []byte("v"), long))
 	n.Proxy.SetSilent(true)

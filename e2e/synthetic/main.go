@@ -1,5 +1,5 @@
-// Command synthetic makes a synthetic code system, loads it, and prints what that took and how long searches
-// in it take, in one process, for docs/evidence/performance.md:
+// Command synthetic creates and loads a synthetic code system, and prints the cost of loading and the duration of
+// searches in one process, for docs/evidence/performance.md:
 //
 //	cd e2e && go run ./synthetic -concepts 500000 -designations 3
 package main
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// measure does all the measuring.
+// measure takes all measurements.
 func measure(cs terminologytest.CodeSystem, workers int) (err error) {
 	folder, err := os.MkdirTemp("", "synthetic")
 	if err != nil {
@@ -75,7 +75,7 @@ func measure(cs terminologytest.CodeSystem, workers int) (err error) {
 	return nil
 }
 
-// write writes the definitions, and returns how large they are.
+// write writes the definitions, and returns their size.
 func write(cs terminologytest.CodeSystem, folder string) (size int64, err error) {
 	f, err := os.Create(filepath.Join(folder, "codesystem.json"))
 	if err != nil {
@@ -96,7 +96,7 @@ func write(cs terminologytest.CodeSystem, folder string) (size int64, err error)
 	return info.Size(), nil
 }
 
-// memory prints how much memory is resident, and how much was at most (Linux).
+// memory prints the current and the maximum resident memory (Linux).
 func memory() {
 	runtime.GC()
 	status, err := os.ReadFile("/proc/self/status")
@@ -113,7 +113,7 @@ func memory() {
 	fmt.Printf("heap: %d kB\n", m.HeapAlloc/1000)
 }
 
-// ask asks once.
+// ask sends one request.
 func ask(h *api.Handler, w http.ResponseWriter, pairs ...string) error {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -122,7 +122,7 @@ func ask(h *api.Handler, w http.ResponseWriter, pairs ...string) error {
 	return h.Expand(w, &http.Request{Method: http.MethodGet, Header: http.Header{}, URL: &url.URL{Path: "/ValueSet/$expand", RawQuery: values.Encode()}})
 }
 
-// counter is a response writer that counts.
+// counter is a response writer that counts bytes.
 type counter struct {
 	header http.Header
 	n      int
@@ -135,7 +135,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// whole measures an unpaged expansion: the first time, and then.
+// whole measures an unpaged expansion: the first one, and repeated ones.
 func whole(h *api.Handler, valueSet string) error {
 	for _, name := range []string{"unpaged expansion, first time", "unpaged expansion", "unpaged expansion"} {
 		var before, after runtime.MemStats
@@ -152,7 +152,7 @@ func whole(h *api.Handler, valueSet string) error {
 	return nil
 }
 
-// typing measures the beginnings of what people type, by their length.
+// typing measures the prefixes of typed words, by their length.
 func typing(h *api.Handler, cs terminologytest.CodeSystem, workers int) error {
 	fmt.Println("| letters | p50 | p99 | max | entries on average |\n|---|---|---|---|---|")
 	var all []string
@@ -190,7 +190,7 @@ func typing(h *api.Handler, cs terminologytest.CodeSystem, workers int) error {
 	return nil
 }
 
-// repeated measures one question.
+// repeated measures repetitions of one request.
 func repeated(h *api.Handler, name string, workers int, pairs ...string) error {
 	t, err := run(workers, 1000*workers, func(int) error { return ask(h, &counter{header: http.Header{}}, pairs...) })
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// times is how long each of many questions took, in ascending order.
+// times contains the durations of requests in ascending order.
 type times []time.Duration
 
-// at returns the time that a part of the questions took at most.
+// at returns the duration that the given share of requests does not exceed.
 func (t times) at(part float64) time.Duration {
 	return t[min(len(t)-1, int(float64(len(t))*part))].Round(100 * time.Nanosecond)
 }
 
-// run asks n times, from several goroutines at once.
+// run sends n requests from several goroutines.
 func run(workers, n int, ask func(i int) error) (times, error) {
 	t := make(times, n)
 	var next atomic.Int64
@@ -34,7 +34,7 @@ func run(workers, n int, ask func(i int) error) (times, error) {
 					return err
 				}
 				t[i] = time.Since(start)
-				runtime.Gosched() // a server's goroutine waits for the network here
+				runtime.Gosched() // a server's goroutine would wait for the network here
 			}
 		})
 	}

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// gateway is one that is a terminology server and nothing else.
+// gateway is a gateway that is only a terminology server.
 type gateway struct {
 	origin    string
 	accessLog string
 	process   *exec.Cmd
 }
 
-// caddyfile is the guide's "Only $expand", without a server behind it, and with HL7's terminology.
+// caddyfile is the guide's "Only $expand", without a FHIR server, and with HL7's terminology.
 const caddyfile = `{
 	admin off
 	auto_https off
@@ -67,7 +67,7 @@ func startGateway(address string) (*gateway, error) {
 	return g, g.wait(time.Minute)
 }
 
-// binary is the gateway's.
+// binary returns the path of the gateway's binary.
 func binary() string {
 	if b := os.Getenv("CADDY_BIN"); b != "" {
 		return b
@@ -75,7 +75,7 @@ func binary() string {
 	return "../caddy"
 }
 
-// wait returns when the gateway answers.
+// wait waits until the gateway responds.
 func (g *gateway) wait(most time.Duration) error {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		r, err := http.Get(g.origin + "/fhir/R4/metadata")
@@ -89,10 +89,10 @@ func (g *gateway) wait(most time.Duration) error {
 
 func (g *gateway) stop() {
 	_ = g.process.Process.Kill()
-	_ = g.process.Wait() // killed: its status says nothing
+	_ = g.process.Wait() // the status of a killed process is irrelevant
 }
 
-// requests counts what the gateway was asked, by method, path and status.
+// requests counts the requests to the gateway by method, path and status.
 func (g *gateway) requests() (map[string]int, error) {
 	file, err := os.Open(g.accessLog)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
-// folder is this command's, and out what it leaves behind.
+// folder is the folder of this command, and out that of its output.
 const (
 	folder = "validator"
 	out    = "out/validator"
 )
 
-// errMissing is what cannot be had here, so that nothing is known.
+// errMissing is returned if a dependency is not available, so that nothing can be checked.
 var errMissing = errors.New("cannot be had")
 
 func main() {
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// run has all resources judged, and counts those of which the validator says something else than expected.
+// run validates all resources, and returns the number of resources with unexpected messages.
 func run() (wrong int, err error) {
 	started := time.Now()
 	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o755)); err != nil {
@@ -73,7 +73,7 @@ func run() (wrong int, err error) {
 	return wrong, err
 }
 
-// dependencies says where the validator's classes are. Maven fetches what it has not got yet.
+// dependencies returns the classpath of the validator. Maven downloads missing files.
 func dependencies() (classpath string, err error) {
 	for _, command := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(command); err != nil {
@@ -93,7 +93,7 @@ func dependencies() (classpath string, err error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// resources are the files to judge, by absolute paths: the validator takes no others.
+// resources returns the absolute paths of the files to check, because the validator requires absolute paths.
 func resources() ([]string, error) {
 	folder, err := filepath.Abs(filepath.Join(folder, "testdata"))
 	if err != nil {
@@ -102,9 +102,9 @@ func resources() ([]string, error) {
 	return filepath.Glob(filepath.Join(folder, "*.json"))
 }
 
-// validate runs the validator over the files. What it says goes into answers.json.
+// validate runs the validator for the files. Its output is written to answers.json.
 func validate(classpath, home string, g *gateway, files []string) error {
-	hosts := filepath.Join(home, "hosts") // an empty one: no name has an address
+	hosts := filepath.Join(home, "hosts") // an empty file: no host name can be resolved
 	arguments := append([]string{
 		"-Xmx2g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 		"-Duser.home=" + home, "-Djava.io.tmpdir=" + home, "-Djdk.net.hosts.file=" + hosts,

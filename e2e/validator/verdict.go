@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// answersFile is what the validator writes.
+// answersFile is the output of the validator.
 const answersFile = out + "/answers.json"
 
-// notFound is what the validator says of a code system that the terminology server lacks.
+// notFound is the validator's message about a code system that the terminology server lacks.
 const notFound = "could not be found"
 
-// issue is one remark of the validator.
+// issue is a message of the validator.
 type issue struct {
 	Severity   string
 	Details    struct{ Text string }
 	Expression []string
 }
 
-// answers are the Bundle that the validator writes: an OperationOutcome for each file, which an extension names.
+// answers is the Bundle that the validator writes: an OperationOutcome for each file, with the file name in an extension.
 type answers struct {
 	Entry []struct {
 		Resource struct {
@@ -34,8 +34,8 @@ type answers struct {
 	}
 }
 
-// verdicts are what the validator said, by the name of the file; with address for the gateway's origin, which is
-// another in each run.
+// verdicts returns the validator's messages by file name. The gateway's origin, which changes with each run, is
+// replaced.
 func verdicts(file, origin string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -60,7 +60,7 @@ func verdicts(file, origin string) (map[string]string, error) {
 	return said, nil
 }
 
-// compare prints what the validator said otherwise than expected, and counts such files.
+// compare prints unexpected messages, and returns the number of files with such messages.
 func compare(files []string, g *gateway) (wrong int, err error) {
 	said, err := verdicts(answersFile, g.origin)
 	if err != nil {
@@ -79,7 +79,7 @@ func compare(files []string, g *gateway) (wrong int, err error) {
 	return wrong, printRequests(g)
 }
 
-// asExpected compares and keeps what was said of one file.
+// asExpected writes the messages about a file to the output folder, and compares them with the expected ones.
 func asExpected(file, said string) (bool, error) {
 	name := strings.TrimSuffix(filepath.Base(file), ".json")
 	if err := os.WriteFile(filepath.Join(out, name+".txt"), []byte(said), 0o600); err != nil {
@@ -98,7 +98,7 @@ func asExpected(file, said string) (bool, error) {
 	return len(lines) == 0, nil
 }
 
-// difference lists the lines that only one of two texts has: - the expected one, + what was said.
+// difference returns the lines that only one of two texts contains: - for expected, + for actual lines.
 func difference(expected, said string) (lines []string) {
 	left, right := strings.Split(strings.TrimSpace(expected), "\n"), strings.Split(strings.TrimSpace(said), "\n")
 	for _, line := range left {

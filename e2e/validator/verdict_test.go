@@ -31,7 +31,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Each resource has a verdict, and each verdict a resource.
+// Each resource has a file of expected messages, and vice versa.
 func TestEachResourceHasVerdict(t *testing.T) {
 	resources, verdicts := names(t, ".json"), names(t, ".txt")
 	if len(resources) == 0 || !slices.Equal(resources, verdicts) {

@@ -15,10 +15,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// terminologyPackage is HL7's; e2e/valuesets_test.go says how to fetch it.
+// terminologyPackage is HL7's package; e2e/valuesets_test.go describes its download.
 const terminologyPackage = "../node/packages/hl7.terminology.r4-7.0.1.tgz"
 
-// TestFoundAndByID searches all value sets, reads each by its id and expands it, as cqframework's terminology provider does.
+// TestFoundAndByID searches for all value sets, reads each by its id and expands it, as cqframework's terminology provider does.
 func TestFoundAndByID(t *testing.T) {
 	if _, err := os.Stat(terminologyPackage); err != nil {
 		t.Skip(err)
@@ -47,7 +47,7 @@ func TestFoundAndByID(t *testing.T) {
 	}
 }
 
-// answer is as much of an answer as says what it is of.
+// answer contains the members that identify a response.
 type answer struct {
 	ResourceType, ID, URL, Version string
 	Entry                          []struct{ Resource answer }
@@ -55,7 +55,7 @@ type answer struct {
 
 func (a answer) named() string { return strings.TrimSuffix(a.URL+"|"+a.Version, "|") }
 
-// ask asks a handler. What it refuses is empty.
+// ask calls a handler. The result of a refusal is empty.
 func ask(t *testing.T, operation func(http.ResponseWriter, *http.Request) error, path string) (a answer) {
 	t.Helper()
 	w := httptest.NewRecorder()

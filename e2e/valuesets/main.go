@@ -1,9 +1,9 @@
-// Command valuesets tells how many value sets can be expanded, and what the others lack: those of FHIR R4, which the program
-// brings along, and of packages, files or folders:
+// Command valuesets prints the number of value sets that can be expanded, and the missing parts of the others: of FHIR R4,
+// which is built in, and of packages, files or folders:
 //
 //	cd e2e && go run ./valuesets node/packages/hl7.terminology.r4-7.0.1.tgz
 //
-// docs/evidence/valuesets.md says where that is from. TestEveryValueSet asks a gateway the same.
+// docs/evidence/valuesets.md describes the source of that package. TestEveryValueSet makes the same check with a gateway.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // code systems
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers code systems
 )
 
 func main() {
@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// expand expands a value set, and returns what is missing for it; "" if nothing is.
+// expand expands a value set, and returns the missing parts; "" on success.
 func expand(l *terminology.Library, url string) string {
 	none := 0
 	q := expansion.Query{Page: expansion.Page{Count: &none}}

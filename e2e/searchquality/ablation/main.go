@@ -1,10 +1,10 @@
-// Command ablation takes one part of search away at a time, and prints what that costs over the lists of queries, in
-// points: of the mean reciprocal rank, over all lists and in the list that loses most and least, and of what is among the
-// first three in the list that loses most there. It takes about an hour. From e2e:
+// Command ablation removes one part of the search at a time, and prints the loss over the lists of queries in
+// percentage points: of the mean reciprocal rank, over all lists and in the lists with the largest and smallest loss,
+// and of hits among the first three in the list with the largest loss of these. It takes about an hour. From e2e:
 //
 //	go run ./searchquality/ablation searchquality/testdata/*.tsv
 //
-// parts.txt has the parts. Nothing in the working tree changes.
+// parts.txt contains the parts. Nothing in the working tree changes.
 package main
 
 import (
@@ -20,13 +20,13 @@ import (
 	"strings"
 )
 
-// folder has the code of search.
+// folder contains the code of the search.
 const folder = "../terminology/textindex/"
 
 //go:embed parts.txt
 var parts string
 
-// part is a part of search, and what takes it away.
+// part is a part of the search, with the change that removes it.
 type part struct{ name, file, old, new string }
 
 // readParts reads a list of parts.
@@ -47,7 +47,7 @@ func readParts(text string) (list []part) {
 	return list
 }
 
-// without returns the code without a part. It fails unless the code has the part once.
+// without returns the code without a part. It fails unless the part is in the code exactly once.
 func (p part) without(code string) (string, error) {
 	if n := strings.Count(code, p.old); n != 1 {
 		return "", fmt.Errorf("%s: %s has %q %d times", p.name, p.file, p.old, n)
@@ -72,10 +72,10 @@ func main() {
 	}
 }
 
-// sums are those of a list.
+// sums are the sums for a list.
 type sums struct{ queries, three, mrr float64 }
 
-// measure asks the lists without the part, or with all parts if it is none.
+// measure runs the lists without the part, or with all parts for the zero part.
 func (p part) measure(lists []string) (all []sums, err error) {
 	dir, err := os.MkdirTemp("", "ablation")
 	if err != nil {
@@ -122,7 +122,7 @@ func sumsIn(printed string) (all []sums) {
 	return all
 }
 
-// compare returns the columns for what is lost.
+// compare returns the columns with the losses.
 func compare(with, without []sums) string {
 	queries, lost, most, least, three := 0.0, 0.0, 0.0, 0.0, 0.0
 	for i, s := range with {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestParts has each part be there, once.
+// TestParts checks that each part is in the code exactly once.
 func TestParts(t *testing.T) {
 	for _, p := range readParts(parts) {
 		code, err := os.ReadFile("../../" + folder + p.file)
