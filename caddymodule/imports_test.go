@@ -33,7 +33,7 @@ var helpers = slices.Clip([]string{"caddymodule/internal", "caddymodule/boundedc
 // own packages and tests may import it. Below terminology and codesystem, features are the packages that a standard build imports.
 var featureFolders = []string{"caddymodule/features/", "terminology/operation/", "terminology/codesystem/", "terminology/"}
 
-// isStandardBuild reports whether a package is a list of features.
+// isStandardBuild reports whether a package imports features for a standard build.
 func isStandardBuild(name string) bool { return name == "caddymodule" || path.Base(name) == "standard" }
 
 // A goPackage is a package in the output of go list.
@@ -57,7 +57,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestBrokenRules breaks each rule.
+// TestBrokenRules checks that a violation of each rule is detected.
 func TestBrokenRules(t *testing.T) {
 	t.Parallel()
 	packages := []goPackage{

@@ -23,7 +23,7 @@ type attackedAs struct {
 	token    string
 	attacker *guardattack.Attacker
 	allowed  references
-	tokens   map[string]bool // of all permitted texts
+	tokens   map[string]bool // tokens in all permitted texts
 	writes   bool            // reports whether the scopes permit any write
 }
 

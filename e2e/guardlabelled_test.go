@@ -63,11 +63,11 @@ func TestGuardLabelledLater(t *testing.T) {
 			resourceType, id, _ := strings.Cut(reference, "/")
 			for name, who := range holders {
 				if name == "user" || who.patient == w.names["{denied}"] != (resourceType == "Patient") && who.patient != "" || when == "deleted" && name != "system" {
-					continue // nothing to see, or decided as for the others
+					continue // no access, or the same decision as for other scopes
 				}
 				for line := range strings.Lines(labelledRequests) {
 					if strings.HasPrefix(line, "PUT") && who.patient == id {
-						continue // the absent record is not in her compartment, so the refusal differs
+						continue // the absent record is not in the patient's compartment, so that the refusal differs
 					}
 					ask := func(id string) string {
 						request := strings.NewReplacer("{type}", resourceType, "{id}", id, "\n", "").Replace(line)

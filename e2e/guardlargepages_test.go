@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestGuardLargePages checks that no record is lost if 50 records have 20 MB. Under a bound scope, a single resource above
-// the size limit is an error that names the limit.
+// TestGuardLargePages checks that no record is lost if 50 records have 20 MB in total. Under a bound scope, a single
+// resource above the size limit causes an error that contains the limit.
 func TestGuardLargePages(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)

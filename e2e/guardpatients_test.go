@@ -14,7 +14,7 @@ import (
 const (
 	vipLabel = `"meta":{"security":[{"system":"http://terminology.hl7.org/CodeSystem/v3-ActCode","code":"VIP"}]}`
 
-	// records that are equal in both worlds
+	// pairedRecords are the records that are equal in both worlds.
 	pairedRecords = `
 		Organization {clinic} "name":"Clinic"
 		Practitioner {doctor} "name":[{"family":"Doctor"}]

@@ -196,8 +196,8 @@ func documentedCommand(t *testing.T, folder, content string) (page, command stri
 	return "", ""
 }
 
-// TestGuideCommands runs the commands for a running gateway that the pages contain. After those of the key compromise, no token
-// that was issued before is valid.
+// TestGuideCommands runs the commands for a running gateway that the pages contain. After those for a key compromise, all
+// earlier tokens are invalid.
 func TestGuideCommands(t *testing.T) {
 	alone(t, "backups are of one gateway")
 	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {

@@ -24,8 +24,8 @@ const keycloakFolder = "keycloak"
 // keycloakServer is a Keycloak server with its own database, which survives a restart.
 type keycloakServer struct {
 	address string
-	public  string // its --hostname
-	folder  string // of the database
+	public  string // value of --hostname
+	folder  string // folder of the database
 	process *process
 }
 

@@ -293,7 +293,7 @@ func TestRedisClusterReplicas(t *testing.T) {
 	t.Parallel()
 	nodes := startRedisCluster(t)
 	r := openRedis(t, redisstore.Options{Cluster: []string{nodes[1].address()}, WaitReplicas: 1, Timeout: time.Second})
-	for i := range 6 { // at several nodes
+	for i := range 6 { // keys on several nodes
 		if err := r.Put(t.Context(), fmt.Sprint("code:", i), nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("without a replica: %v", err)
 		}

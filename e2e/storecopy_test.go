@@ -15,7 +15,7 @@ import (
 type movedGateway struct {
 	*gateway
 	app     *oauth2.Config
-	token   *oauth2.Token // of the latest refresh
+	token   *oauth2.Token // tokens of the latest refresh
 	revoked *oauth2.Token
 }
 

@@ -64,7 +64,7 @@ func TestRedisRights(t *testing.T) {
 	options := redisstore.Options{Address: s.address(), Username: "gateway", Password: "right", Followed: []string{"revoked"}}
 	for _, command := range redisCommands {
 		if slices.Contains(strings.Fields("+ping +select +hello +auth +client|setname +wait +script|load"), command) {
-			continue // of connections, and of wait_replicas
+			continue // only needed for connections or wait_replicas
 		}
 		addRedisUser(t, s, slices.DeleteFunc(slices.Clone(redisCommands), func(c string) bool { return c == command })...)
 		err := openRedis(t, options).Check(t.Context())

@@ -207,7 +207,7 @@ func TestQuotedCode(t *testing.T) {
 	}
 }
 
-// wholeCaddyfile puts a part of a Caddyfile where it belongs.
+// wholeCaddyfile embeds a part of a Caddyfile into the blocks to which it belongs.
 func wholeCaddyfile(part string) string {
 	indent := func(by string) string {
 		return by + strings.ReplaceAll(strings.TrimSpace(part), "\n", "\n"+by)
@@ -228,7 +228,7 @@ func wholeCaddyfile(part string) string {
 	return part
 }
 
-// namedTest is a test as documents write it, perhaps with one of its cases.
+// namedTest matches the name of a test in documents, optionally with a subtest.
 var namedTest = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)(?:/([^`]+))?`")
 
 // Every test that the documents name exists.
@@ -415,7 +415,7 @@ func optionsOfSource(t *testing.T) (options []string) {
 	return slices.Compact(options)
 }
 
-// TestMetricsDocumentLabels compares docs/reference/metrics.md with the values of labels that have a list.
+// TestMetricsDocumentLabels compares the label values in docs/reference/metrics.md with the lists in the code.
 func TestMetricsDocumentLabels(t *testing.T) {
 	text := gatewaytest.ReadFile(t, "../../docs/reference/metrics.md")
 	for metric, want := range map[string][]string{
@@ -433,7 +433,7 @@ func TestMetricsDocumentLabels(t *testing.T) {
 			t.Errorf("no row for %s", metric)
 			continue
 		}
-		values := regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(row[1], "") // what they mean
+		values := regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(row[1], "") // remove the explanations
 		var listed []string
 		for _, span := range codeSpan.FindAllString(values, -1) {
 			listed = append(listed, strings.Trim(span, "`"))

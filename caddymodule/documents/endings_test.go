@@ -43,7 +43,7 @@ type endings struct {
 	online, offline authorizetest.TokenResponse
 }
 
-// Columns of the table.
+// Columns of the table in docs/concepts/revocation.md.
 const (
 	onlineToken  = 2
 	offlineToken = 5

@@ -110,7 +110,7 @@ type App struct {
 	// Features of the authorization server, by the names of their modules. Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.features"`
 
-	features  []any         // of the authorization server, sorted by name
+	features  []any         // features of the authorization server, sorted by name
 	updater   ServerUpdater // the feature that is one; nil if none is
 	startPage string        // path logged when the gateway has started
 

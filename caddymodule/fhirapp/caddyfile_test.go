@@ -226,8 +226,8 @@ func FuzzCaddyfile(f *testing.F) {
 	})
 }
 
-// A name is refused that a user or client has anywhere before it, as tokens of both would have the same sub; a name that was
-// refused is free.
+// A name is rejected if an earlier user or client has it, because tokens of both would have the same sub. A rejected name
+// stays available.
 func TestNamesAreTakenOnce(t *testing.T) {
 	t.Parallel()
 	const crowd = 2000

@@ -46,7 +46,7 @@ func TestCapabilityStatement(t *testing.T) {
 		}
 	}
 	if !rest.Security.CORS || uris["token"] != "https://localhost:8443/oauth2/token" || uris["authorize"] != "https://localhost:8443/oauth2/authorize" ||
-		uris["manage"] != "https://localhost:8443/oauth2/account" { // as management_endpoint
+		uris["manage"] != "https://localhost:8443/oauth2/account" { // the same as management_endpoint
 
 		t.Errorf("security: %s", text)
 	}

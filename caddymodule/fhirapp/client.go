@@ -28,7 +28,7 @@ type Client struct {
 	// Features of the client, by the names of their modules. Default: none.
 	FeaturesRaw caddy.ModuleMap `json:"features,omitempty" caddy:"namespace=fhir.client"`
 
-	idps option.Position // of the subdirective in the Caddyfile
+	idps option.Position // position of the subdirective idps
 }
 
 // resolved returns the client for package authorize, with the placeholders of its secret replaced.

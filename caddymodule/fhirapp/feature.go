@@ -74,7 +74,7 @@ func configureClient(c *client.Client, raw caddy.ModuleMap) error {
 // CheckedFeature is a feature with options that depend on the issuer or the FHIR base URL. They are checked when the Caddyfile
 // is adapted.
 type CheckedFeature interface {
-	// CheckParsed returns an error that names the line.
+	// CheckParsed checks the options. The error contains the line of the Caddyfile.
 	CheckParsed(issuer, fhirBase string) error
 }
 
@@ -130,7 +130,7 @@ type EntryManager interface {
 	// Add adds a client or user given as JSON configuration. If secret is set, the client gets a secret.
 	Add(ctx context.Context, kind string, config []byte, secret bool) (Entry, error)
 
-	// Edit changes an entry by the JSON merge patch (RFC 7396) that a function returns for its configuration.
+	// Edit changes the configuration of an entry by the JSON merge patch (RFC 7396) that patch returns for it.
 	Edit(ctx context.Context, kind, name string, patch func(config json.RawMessage) ([]byte, error)) (Entry, error)
 
 	// Remove removes an entry, or a client of a [ClientSource], and revokes its grants and tokens.

@@ -24,7 +24,7 @@ import (
 type guardedServer struct {
 	*httptest.Server
 	password   atomic.Value
-	clientName atomic.Value // of the most recent client certificate
+	clientName atomic.Value // subject of the most recent client certificate
 }
 
 func newGuardedServer(t *testing.T, own, clients *gatewaytest.Authority) *guardedServer {

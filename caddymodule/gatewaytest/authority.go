@@ -17,7 +17,7 @@ import (
 // Authority issues certificates.
 type Authority struct {
 	t           *testing.T
-	Certificate *x509.Certificate // of the authority
+	Certificate *x509.Certificate // the authority's own certificate
 	key         *ecdsa.PrivateKey
 }
 

@@ -29,7 +29,7 @@ type point struct {
 type scenario struct {
 	name   string
 	paths  []string
-	header http.Header // of the requests
+	header http.Header // request headers
 }
 
 // measure starts the gateway over a code system of a size and runs all scenarios.

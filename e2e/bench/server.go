@@ -23,7 +23,7 @@ type server struct {
 
 // site is the configuration of a gateway process.
 type site struct {
-	name    string // of its files
+	name    string // prefix of its file names
 	options string // global options, each on a line that begins with a tab
 	routes  string // directives, in the same form
 }

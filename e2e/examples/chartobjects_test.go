@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	chartName  = "gateway-caddy-fhir" // of the release "gateway"
+	chartName  = "gateway-caddy-fhir" // for the release "gateway"
 	secretsDir = "/run/secrets/caddy-fhir"
 )
 

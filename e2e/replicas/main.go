@@ -32,7 +32,7 @@ type settings struct {
 	person   map[string][]byte // entries of one person, by kind
 	cuts     bool
 	seed     uint64
-	folder   string                               // of this run
+	folder   string                               // output folder of this run
 	between  func(address string) (string, error) // see deployment.Config
 }
 

@@ -192,7 +192,7 @@ type entryPage struct {
 
 // secretPage is the data of templates/adminsecret.html, which is shown once.
 type secretPage struct {
-	Name   string // of the app or user
+	Name   string // name of the app or user
 	App    bool   // an app, not a user
 	Secret string // the secret, or the password
 }

@@ -54,11 +54,11 @@ type Fields struct {
 	Name  string // client_id, or user name
 	Title string // display name
 
-	RedirectURIs []string // of an app
-	Scopes       []string // that an app may be granted
+	RedirectURIs []string // only of an app
+	Scopes       []string // scopes that an app may be granted
 	LaunchURI    string   // URL by which an EHR launches an app
 
-	Groups   []string // of a user
+	Groups   []string // only of a user
 	FHIRUser string   // the user's FHIR resource
 	Email    string   // e-mail address of a user
 	Disabled bool     // a user must not sign in

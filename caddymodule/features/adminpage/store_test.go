@@ -26,7 +26,7 @@ func TestAdminPageUnverifiesAnotherAddress(t *testing.T) {
 	}
 }
 
-// Only clients are approved.
+// Users cannot be approved, only clients.
 func TestAdminPageApprovesNoPerson(t *testing.T) {
 	t.Parallel()
 	for _, action := range []string{"approve", "x", ""} {

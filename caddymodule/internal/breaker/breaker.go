@@ -99,8 +99,8 @@ func (b *Breaker) Now() time.Time { return b.shared.Now() }
 
 // outage is a run of consecutive failures.
 type outage struct {
-	began time.Time // the first failure
-	cause error     // of the last failure before the store was down
+	began time.Time // time of the first failure
+	cause error     // error of the last failure before the store was down
 }
 
 // call makes a call, unless the store is down or has too many calls.

@@ -25,7 +25,7 @@ type stalling struct {
 	store.Shared
 	stalls atomic.Bool // it does not respond
 	reads  atomic.Bool // it is read-only
-	slow   func()      // of List
+	slow   func()      // called by List
 	err    error
 	asked  atomic.Int64
 }

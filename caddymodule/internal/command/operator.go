@@ -158,7 +158,7 @@ func (c *Call) revokeGrants() error {
 	user, list, client := c.Flag("user"), c.Flag("users"), c.Flag("client")
 	release, _ := c.Cmd.Flags().GetBool("release-sub")
 	for _, name := range []string{"user", "users", "client"} {
-		if c.Cmd.Flags().Changed(name) && c.Flag(name) == "" { // without it, more would end
+		if c.Cmd.Flags().Changed(name) && c.Flag(name) == "" { // an unset variable would revoke too much
 			return fmt.Errorf("--%s is empty", name)
 		}
 	}
@@ -187,11 +187,11 @@ func (c *Call) revokeGrants() error {
 	})
 }
 
-// PeoplePerRequest is the maximum number of ?users= in one request. With the longest subjects of OpenID Connect, they still
-// fit the 64 KiB of a request's header that Caddy's admin API reads.
+// PeoplePerRequest is the maximum number of ?users= in one request. Even with the longest subjects of OpenID Connect,
+// they fit into the 64 KiB of headers that Caddy's admin API accepts.
 const PeoplePerRequest = 100
 
-// revokeGrantsOfEach revokes what the people of a list gave: to one client, or to all if it is empty.
+// revokeGrantsOfEach revokes the grants of the people in a list, for one client, or for all clients if client is "".
 func (c *Call) revokeGrantsOfEach(list, client string) error {
 	people, err := c.lines(list)
 	if err != nil {

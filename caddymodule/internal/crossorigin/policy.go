@@ -108,10 +108,10 @@ func isNoTokenRune(r rune) bool {
 	return !isAlphanumeric && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
-// corsWriter replaces the CORS headers of later handlers, such as a FHIR server's, because browsers reject two values of one.
+// corsWriter replaces CORS headers of later handlers, such as a FHIR server, because browsers reject duplicate headers.
 type corsWriter struct {
 	http.ResponseWriter
-	origin string // of Access-Control-Allow-Origin; empty: the response is for no script
+	origin string // value of Access-Control-Allow-Origin; "" if no script may read the response
 	wrote  bool
 }
 
@@ -131,11 +131,11 @@ func (w *corsWriter) setHeaders() {
 	}
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap supports [http.ResponseController].
 func (w *corsWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *corsWriter) WriteHeader(status int) {
-	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // after others, more follow
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // other informational responses precede the final one
 		w.wrote = true
 		w.setHeaders()
 	}
@@ -147,7 +147,7 @@ func (w *corsWriter) Write(body []byte) (int, error) {
 	return w.ResponseWriter.Write(body)
 }
 
-// ReadFrom implements [io.ReaderFrom], so that a file is sent without copies.
+// ReadFrom implements [io.ReaderFrom], so that files are sent without copying.
 func (w *corsWriter) ReadFrom(body io.Reader) (int64, error) {
 	w.begin()
 	return io.Copy(w.ResponseWriter, body)
@@ -164,7 +164,7 @@ var (
 	_ io.ReaderFrom       = (*corsWriter)(nil)
 )
 
-// Words of a cors option that are no origins.
+// Words of a cors option other than origins.
 const (
 	corsAll = "*"
 	Clients = "clients"
@@ -172,13 +172,13 @@ const (
 
 var errNoClients = errors.New("cors clients requires the fhir global option, which defines the clients")
 
-// clientOrigins are the origins of the fhir app's clients.
+// clientOrigins determines the origins of the fhir app's clients.
 type clientOrigins interface {
-	// AllowsOrigin reports whether a client has a redirect URI there.
+	// AllowsOrigin reports whether a client has a redirect URI with the origin.
 	AllowsOrigin(origin string) bool
 }
 
-// New returns the policy of a cors option; nil if it is empty. The origins of clients are nil without the app.
+// New returns the policy of a cors option; nil if the option is empty. The argument of is nil without the fhir app.
 func New(words []string, of clientOrigins) (*Policy, error) {
 	switch {
 	case len(words) == 0:
@@ -201,7 +201,7 @@ func New(words []string, of clientOrigins) (*Policy, error) {
 	}), nil
 }
 
-// CheckClients refuses the word clients if there is no app to define them.
+// CheckClients rejects the word clients if there is no app that defines clients.
 func CheckClients(words []string) error {
 	if slices.Contains(words, Clients) {
 		return errNoClients
@@ -209,7 +209,7 @@ func CheckClients(words []string) error {
 	return nil
 }
 
-// Check checks a word of a cors option. An origin that no browser sends is an error, as it would never match.
+// Check checks a word of a cors option. An origin that browsers never send is an error, because it would never match.
 func Check(word string) error {
 	if word == corsAll || word == Clients {
 		return nil

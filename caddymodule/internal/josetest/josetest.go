@@ -29,7 +29,7 @@ func NewEd25519() ed25519.PrivateKey {
 
 func must[K any](key K, err error) K {
 	if err != nil {
-		panic(err) // the system has no randomness
+		panic(err) // no source of randomness
 	}
 	return key
 }

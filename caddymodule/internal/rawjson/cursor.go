@@ -220,7 +220,7 @@ var kinds = [256]Kind{
 type scanner struct {
 	source           source
 	depth            int
-	names            []name // of the enclosing objects
+	names            []name // names of the enclosing objects
 	allowsDuplicates bool
 }
 
@@ -332,7 +332,7 @@ const fewNames = 32
 // name is a name that an object contains. It has no pointers, to spare the garbage collector.
 type name struct {
 	start, end int    // in the text, without the quotation marks
-	sum        uint64 // of the decoded name: distinguishes most names
+	sum        uint64 // checksum of the decoded name: distinguishes most names
 }
 
 // nameSet is the set of names in one object: those in scanner.names from an index, or a map.

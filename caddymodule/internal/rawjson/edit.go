@@ -61,7 +61,7 @@ type memberPlace struct {
 	found           bool
 	first, followed bool // whether it is the first member, and whether another one follows
 	behind          int  // the end of the preceding text: the value of another member, or the opening brace
-	start, end      int  // of its value
+	start, end      int  // position of its value
 }
 
 // find finds a member. It reads the whole object, so that an invalid text is never changed.

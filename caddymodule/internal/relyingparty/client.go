@@ -326,14 +326,14 @@ func errorCode(code string) string {
 // The causes of failures without a kind, for logs and tests.
 var (
 	ErrRedirect    = errors.New("answered with a redirect")      // rejected, because a redirect would choose the next request
-	ErrTooLarge    = errors.New("answer too large")              // more than 1 MiB
-	ErrStatus      = errors.New("answered with an error status") // of discovery, keys or userinfo
-	ErrMetadata    = errors.New("unusable provider metadata")    // or of another issuer
+	ErrTooLarge    = errors.New("answer too large")              // above 1 MiB
+	ErrStatus      = errors.New("answered with an error status") // response of discovery, keys or userinfo
+	ErrMetadata    = errors.New("unusable provider metadata")    // or those of another issuer
 	ErrKeys        = errors.New("unusable key set")              // not a JWK Set
 	ErrUnknownKey  = errors.New("unknown key")                   // no key has this kid
-	ErrSignature   = errors.New("wrong signature")               // or wrong algorithm, or no JWS
+	ErrSignature   = errors.New("wrong signature")               // or an unsupported algorithm, or not a JWS
 	ErrCallback    = errors.New("wrong authorization response")  // such as one of another issuer (RFC 9207 §2.4)
-	ErrIDToken     = errors.New("invalid ID token")              // missing, or by OpenID Connect Core §3.1.3.7
-	ErrLogoutToken = errors.New("invalid logout token")          // by OpenID Connect Back-Channel Logout 1.0 §2.6
-	ErrUserInfo    = errors.New("invalid userinfo")              // or of another person (OpenID Connect Core §5.3.2)
+	ErrIDToken     = errors.New("invalid ID token")              // missing, or invalid by OpenID Connect Core §3.1.3.7
+	ErrLogoutToken = errors.New("invalid logout token")          // see OpenID Connect Back-Channel Logout 1.0 §2.6
+	ErrUserInfo    = errors.New("invalid userinfo")              // or that of another person (OpenID Connect Core §5.3.2)
 )

@@ -36,10 +36,10 @@ type document[T any] struct {
 
 	flight   singleflight.Group
 	latest   atomic.Pointer[version[T]]
-	renewing atomic.Bool // by renewInBackground
+	renewing atomic.Bool // set by renewInBackground
 }
 
-// version is immutable.
+// version is a fetched document, or a failed attempt. It is immutable.
 type version[T any] struct {
 	value    T
 	usable   time.Time // end of use; zero without a value
@@ -47,7 +47,7 @@ type version[T any] struct {
 	asked    time.Time // time of the request
 	retry    time.Time // earliest time of the next request
 	failures int       // consecutive
-	err      error     // of the latest attempt
+	err      error     // error of the latest attempt
 }
 
 // get returns the document, or a stale one if requests fail. It blocks only if no version exists, or for

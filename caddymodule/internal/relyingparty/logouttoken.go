@@ -117,7 +117,7 @@ type SecurityEvent struct {
 
 // EventError is the reason for rejecting a Security Event Token.
 type EventError struct {
-	Code string // of RFC 8935 §2.4
+	Code string // error code of RFC 8935 §2.4
 	Err  error  // the cause, for the log
 }
 

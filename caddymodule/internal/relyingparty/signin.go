@@ -29,7 +29,7 @@ import (
 type AuthenticationRequest struct {
 	State    string // identifies the response. Required.
 	Nonce    string // binds the ID token to this sign-in. Required.
-	Verifier string // of PKCE, if the provider supports S256: 43 to 128 characters. Required.
+	Verifier string // PKCE verifier, used if the provider supports S256: 43 to 128 characters. Required.
 
 	LoginHint, Prompt    string // login_hint and prompt
 	UILocales, ACRValues string // ui_locales and acr_values
@@ -419,7 +419,7 @@ func (c *idTokenClaims) checkTimes(now time.Time, r *AuthenticationRequest) erro
 	switch {
 	case err != nil || !asked:
 		return err
-	case unixTime(c.AuthTime).Add(age + Leeway).Before(now): // or missing
+	case unixTime(c.AuthTime).Add(age + Leeway).Before(now): // zero if the claim is missing
 		return fmt.Errorf("auth_time is missing or longer ago than max_age: %v", unixTime(c.AuthTime))
 	}
 	return nil
@@ -545,9 +545,9 @@ type Identity struct {
 type Held struct {
 	RefreshToken string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider issued none
 	RefreshUntil time.Time `json:"upstream_refresh_until,omitzero"`  // expiry of RefreshToken, if the provider returns it
-	Brief        bool      `json:"upstream_brief,omitempty"`         // it expires with the person's session at the provider; [AuthenticationRequest].Lasting requests a longer-lived one
-	Bound        bool      `json:"upstream_bound,omitempty"`         // it was issued without offline_access, so that a refresh may prolong the person's session at the provider
-	Introspects  bool      `json:"upstream_introspects,omitempty"`   // the provider can introspect it, which prolongs nothing
+	Brief        bool      `json:"upstream_brief,omitempty"`         // reports whether RefreshToken expires with the person's session at the provider; [AuthenticationRequest].Lasting requests a longer-lived one
+	Bound        bool      `json:"upstream_bound,omitempty"`         // reports whether RefreshToken was issued without offline_access, so that a refresh may prolong the person's session at the provider
+	Introspects  bool      `json:"upstream_introspects,omitempty"`   // reports whether the provider can introspect RefreshToken, which prolongs nothing
 	AccessToken  string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], without a refresh token
 	Expires      time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, without a refresh token
 }

@@ -220,7 +220,7 @@ func TestAnswerBeforeChangeIsNotKept(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*site)
-		trips  int // of the next Get
+		trips  int // round trips of the next Get
 	}{
 		{"no change", func(*site) {}, 0},
 		{"elsewhere", func(s *site) { s.put(s.elsewhere, "account:1", "new") }, 1},

@@ -42,7 +42,7 @@ type version struct {
 	resource.Resource
 	of      interaction.Reference
 	number  int
-	method  string // of the request that created it
+	method  string // method of the request that created it
 	updated time.Time
 	text    []byte // nil: deleted
 }

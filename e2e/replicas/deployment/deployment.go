@@ -22,7 +22,7 @@ type Config struct {
 	Gateways    int      // number of gateways
 	Address     string   // host and port of the issuer, where nginx listens
 	Caddyfile   string   // of a single gateway, with its site at https://Address
-	Environ     []string // of the gateways
+	Environ     []string // environment of the gateways
 	ReadTimeout string   // time for which nginx waits for a gateway; default 60s
 	Cuts        bool     // use network namespaces, so that servers can be disconnected
 
@@ -33,7 +33,7 @@ type Config struct {
 // Deployment consists of several gateways with one store behind nginx.
 type Deployment struct {
 	Issuer   string
-	Roots    *x509.CertPool // of nginx's certificate
+	Roots    *x509.CertPool // trusts nginx's certificate
 	RootFile string
 	Network  *Network
 	Engine   Engine

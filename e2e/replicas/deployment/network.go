@@ -12,7 +12,7 @@ import (
 // Network is the network of a deployment: each server is in its own network namespace, with routing by this
 // machine, or all servers are on loopback.
 type Network struct {
-	name  string // of its namespaces and its iptables chain; empty: loopback
+	name  string // prefix of its namespaces and name of its iptables chain; empty: loopback
 	block string // prefix of its addresses
 	hosts int
 }

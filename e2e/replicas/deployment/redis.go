@@ -16,8 +16,8 @@ import (
 type redis struct {
 	servers   []*Process
 	sentinels []*Process
-	addresses []string // of the servers
-	watchers  []string // of the Sentinels
+	addresses []string // addresses of the Redis servers
+	watchers  []string // addresses of the Sentinels
 	network   *Network
 }
 

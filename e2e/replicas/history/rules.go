@@ -7,7 +7,7 @@ type Rules struct {
 	Grace time.Duration // refresh_token_grace
 	Lag   time.Duration // time for which revoked tokens may still be accepted: revocation_max_lag
 
-	Outages []Outage // of the gateways
+	Outages []Outage // outages of the gateways
 
 	// Undo permits that a revocation whose response was lost is undone later, by the failover of a disconnected master.
 	Undo bool

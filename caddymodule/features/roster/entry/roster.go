@@ -37,7 +37,7 @@ const (
 
 // A head is the latest change. Each change replaces it, so that changes by several gateways are serialized.
 type head struct {
-	Number uint64            `json:"number"`           // of the change
+	Number uint64            `json:"number"`           // sequence number of the change
 	ID     string            `json:"id"`               // random, because after a restore another change can have the same number
 	Latest oauth2.Generation `json:"latest,omitempty"` // the greatest generation of all entries, including removed ones
 }
@@ -80,7 +80,7 @@ type Known struct {
 type reading struct {
 	record *Record
 	head   *head  // nil without a head
-	value  []byte // of the head
+	value  []byte // stored value of the head
 }
 
 // Record returns the entries; nil before they are first read.
@@ -416,7 +416,7 @@ const MaxEntries = 25_000
 // An Entry is a client or a user.
 type Entry struct {
 	Config       json.RawMessage `json:"config"`                  // as in Caddy's configuration, without secrets
-	SecretSHA256 []byte          `json:"secret_sha256,omitempty"` // of a client's random secret
+	SecretSHA256 []byte          `json:"secret_sha256,omitempty"` // digest of a client's generated secret
 	Since        time.Time       `json:"since"`                   // time when the entry was added
 
 	// Generation is set when the entry is added, and is greater than that of every earlier entry. Grants are bound to it,

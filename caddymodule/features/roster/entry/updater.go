@@ -26,7 +26,7 @@ type Updater struct {
 	replace    func(*authorize.Server) // activates a server
 	record     *Record                 // active record
 	placed     map[named]resolved      // active entries
-	problems   map[named]problem       // of inactive entries
+	problems   map[named]problem       // problems of inactive entries
 }
 
 // problem is the reason why an entry is inactive.
@@ -93,7 +93,7 @@ func (u *Updater) check(m member) error {
 	return err
 }
 
-// Reset is [Roster.Reset].
+// Reset calls [Roster.Reset] and returns the new record.
 func (u *Updater) Reset(ctx context.Context) (*Record, error) {
 	if err := u.Roster.Reset(ctx); err != nil {
 		return nil, err
