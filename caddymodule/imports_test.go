@@ -141,7 +141,7 @@ func featureOf(name string, registered []string) string {
 	return ""
 }
 
-// needsRegistration reports whether a folder contains both features and core packages, so that only packages that a
+// needsRegistration reports whether a folder contains both features and core packages, so only packages that a
 // standard build imports are features.
 func needsRegistration(folder string) bool {
 	return folder == "terminology/codesystem/" || folder == "terminology/"

@@ -47,7 +47,7 @@
 // Maven are skipped if these are not installed; with CI=true, Java and Maven are required. CADDY_BIN
 // specifies a binary to test instead of building one. Logs and screenshots of a run are in out/.
 //
-// HAPI's server is started for the first test that needs it and shared by all tests, so that each test must
+// HAPI's server is started for the first test that needs it and shared by all tests, so each test must
 // use its own resource ids. hapi/README.md describes the version and how to run it by hand. Maven downloads
 // it on first use.
 package e2e

@@ -42,7 +42,7 @@ func mustFreeAddress(t *testing.T) string {
 	return address
 }
 
-// loopback replaces localhost by 127.0.0.1 in an address.
+// loopback replaces localhost with 127.0.0.1 in an address.
 func loopback(address string) string { return strings.Replace(address, "localhost", "127.0.0.1", 1) }
 
 // federated contains the results of a sign-in at a provider for the demo app.

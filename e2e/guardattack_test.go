@@ -24,7 +24,7 @@ type attackedAs struct {
 	attacker *guardattack.Attacker
 	allowed  references
 	tokens   map[string]bool // tokens in all permitted texts
-	writes   bool            // reports whether the scopes permit any write
+	writes   bool            // whether the scopes permit any write
 }
 
 // attackers returns the principals as attackers, each with its own attacks.

@@ -121,7 +121,7 @@ func (f *serverFront) change(a *http.Response) error {
 	return nil
 }
 
-// repeatQueries replaces HAPI's next links by links that repeat the query of the search, as many servers send.
+// repeatQueries replaces HAPI's next links with links that repeat the query of the search, as many servers send.
 func (f *serverFront) repeatQueries() {
 	var mu sync.Mutex
 	pages := map[string]string{} // query of HAPI's next link, by page number

@@ -67,7 +67,7 @@ func TestGuardLabelledLater(t *testing.T) {
 				}
 				for line := range strings.Lines(labelledRequests) {
 					if strings.HasPrefix(line, "PUT") && who.patient == id {
-						continue // the absent record is not in the patient's compartment, so that the refusal differs
+						continue // the absent record is not in the patient's compartment, so the refusal differs
 					}
 					ask := func(id string) string {
 						request := strings.NewReplacer("{type}", resourceType, "{id}", id, "\n", "").Replace(line)

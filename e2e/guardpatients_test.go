@@ -98,7 +98,7 @@ func newTestPatients() *testPatients {
 	return w
 }
 
-// text replaces the names in a template by their values.
+// text replaces the names in a template with their values.
 func (w *testPatients) text(template string) string {
 	for name, value := range w.names {
 		template = strings.ReplaceAll(template, name, value)
@@ -106,7 +106,7 @@ func (w *testPatients) text(template string) string {
 	return template
 }
 
-// template replaces values by their names, for comparisons and messages.
+// template replaces values with their names, for comparisons and messages.
 func (w *testPatients) template(text string) string {
 	for name, value := range w.names {
 		if name != "{fam}" {

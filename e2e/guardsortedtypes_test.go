@@ -13,7 +13,7 @@ import (
 
 // TestGuardSortedTypes checks that searches over 1 to 16 types have no empty page while more records match, at most
 // 48 requests to the FHIR server per page, and each record once. Ids are UUIDs, and many records have the same
-// lastUpdated, so that HAPI orders ties differently for each request.
+// lastUpdated, so HAPI orders ties differently for each request.
 func TestGuardSortedTypes(t *testing.T) {
 	t.Parallel()
 	h := hapiServer(t)

@@ -124,7 +124,7 @@ func (k *keycloakServer) befall(t *testing.T, w *ward, clinicians string) {
 }
 
 // signOut ends all sessions of a user in each ward. Keycloak invalidates older offline tokens with a resolution of
-// seconds, so that a token issued in the same second survives. Therefore, the sign-out is repeated.
+// seconds, so a token issued in the same second survives. Therefore, the sign-out is repeated.
 func (k *keycloakServer) signOut(t *testing.T, wards []*ward) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < 3*time.Second; {

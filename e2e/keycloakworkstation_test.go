@@ -110,7 +110,7 @@ func TestKeycloakRenewal(t *testing.T) {
 	})
 }
 
-// Keycloak's automatic log-off works although a gateway revalidates users in the background: inactive users are signed
+// Keycloak's automatic logoff works although a gateway revalidates users in the background: inactive users are signed
 // out at both, active users stay signed in, and inactive disabled users lose their access tokens within the interval.
 func TestKeycloakIdle(t *testing.T) {
 	k := emptyHospital(t)

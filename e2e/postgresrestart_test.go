@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
 )
 
-// If two steps each store an entry and read the other's, at least one of them finds it, so that a refresh token
+// If two steps each store an entry and read the other's, at least one of them finds it, so a refresh token
 // and the revocation of its family cannot miss each other.
 func TestPostgresStepsSeeEachOther(t *testing.T) {
 	server := startPostgres(t, "fsync=off")

@@ -2,7 +2,7 @@
 //
 //	go run ./caddymodule/build [-o file]
 //
-// It runs xcaddy in a temporary module that requires Caddy and replaces this module by its folder. The temporary module
+// It runs xcaddy in a temporary module that requires Caddy and replaces this module with its folder. The temporary module
 // has no go.sum. Therefore, the modules are downloaded and verified here first, xcaddy cannot download others, and the
 // hashes in the binary are compared with go.sum.
 //
@@ -99,7 +99,7 @@ func version(ctx context.Context, root string) string {
 	)
 }
 
-// replacements replaces this module by its folder, only at its version, so that Go selects that version. xcaddy downloads a plugin
+// replacements replaces this module with its folder, only at its version, so that Go selects that version. xcaddy downloads a plugin
 // unless a replacement without a version is a prefix of its path, here the parent path, which contains no package. The module's
 // own path is unsuitable: xcaddy passes replacements in random order, and a replacement of all versions overrides the other.
 func replacements(root, version string) []xcaddy.Replace {

@@ -76,7 +76,7 @@ func newEndings(t *testing.T, p *providertest.Provider, before func(*authorize.C
 	return e
 }
 
-// reload replaces the server by one with a changed configuration.
+// reload replaces the server with one with a changed configuration.
 func (e *endings) reload(change func(*authorize.Config)) {
 	e.change = change
 	e.Server = authorizetest.New(e.t, e.config)

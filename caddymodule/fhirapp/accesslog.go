@@ -18,7 +18,7 @@ import (
 func init() { caddy.RegisterModule(new(LogEncoder)) }
 
 // LogEncoder is a log format that redacts authorization codes, tokens, `state` and sign-in data in access logs. It replaces
-// the values of such parameters by `REDACTED` in the request URI, `Referer`, the headers in which proxies repeat the URI,
+// the values of such parameters with `REDACTED` in the request URI, `Referer`, the headers in which proxies repeat the URI,
 // and the response header `Location`. Caddy itself hides `Authorization`, `Cookie` and `Set-Cookie`. A FHIR search by `code`
 // is redacted too, because the parameter name is the same.
 type LogEncoder struct {

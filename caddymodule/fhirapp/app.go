@@ -198,7 +198,7 @@ var events = metrics.NewCounters("authorization_events_total", "Events of the au
 var knownGrants = append(token.GrantTypes().AtTokenEndpoint(),
 	"", "code", "token", "id_token", "id_token token", "code token", "code id_token", "code id_token token")
 
-// countEvent counts an audit event. The client chooses the grant, so that only a known grant becomes a label.
+// countEvent counts an audit event. The client chooses the grant, so only a known grant becomes a label.
 func countEvent(e audit.Event) {
 	grant := e.Grant
 	if !slices.Contains(knownGrants, grant) {

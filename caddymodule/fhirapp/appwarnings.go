@@ -44,7 +44,7 @@ func warnWithoutClients(logger *slog.Logger, updater ServerUpdater, c *authorize
 	logger.Warn("the configuration has no client, so no app can request tokens until you add one (" + hint + ")")
 }
 
-// warnOfPeople logs identity providers and users whose people have no FHIR resource, so that tokens with user/ scopes may
+// warnOfPeople logs identity providers and users whose people have no FHIR resource, so tokens with user/ scopes may
 // read nothing, and links that may identify the wrong person.
 func warnOfPeople(logger *slog.Logger, a *App, c *authorize.Config) {
 	warnOfStrangers(logger, a)

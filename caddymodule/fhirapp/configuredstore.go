@@ -26,7 +26,7 @@ type ConfiguredStore struct {
 
 // KeysPlace is the location of a configuration's signing keys and registered clients.
 type KeysPlace struct {
-	InStore bool   // reports whether store_key is set
+	InStore bool   // whether store_key is set
 	Storage string // identifies Caddy's storage
 }
 

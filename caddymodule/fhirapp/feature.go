@@ -87,8 +87,8 @@ type ClientSource interface {
 	Remove(ctx context.Context, id string) error                            // removes the client and revokes its tokens
 }
 
-// ServerUpdater is a [Feature] that adds clients and users to the running authorization server: it replaces the server by
-// one created from its [authorize.Server.Draft]. Requests finish with the server that they started with, as on a reload. A
+// ServerUpdater is a [Feature] that adds clients and users to the running authorization server: it replaces the server
+// with one created from its [authorize.Server.Draft]. Requests finish with the server that they started with, as on a reload. A
 // configuration has at most one ServerUpdater.
 type ServerUpdater interface {
 	Feature
@@ -112,8 +112,8 @@ type Entry struct {
 	Name    string    `json:"name"`                    // client_id, or user name
 	From    string    `json:"from"`                    // configuration, store or registration
 	Since   time.Time `json:"since,omitzero"`          // time when the entry was added
-	Waits   bool      `json:"waits,omitempty"`         // reports whether the client awaits approval
-	Has     bool      `json:"has_secret,omitempty"`    // reports whether the client has a secret that can be rotated
+	Waits   bool      `json:"waits,omitempty"`         // whether the client awaits approval
+	Has     bool      `json:"has_secret,omitempty"`    // whether the client has a secret that can be rotated
 	Problem string    `json:"problem,omitempty"`       // why the entry is not active
 	Secret  string    `json:"client_secret,omitempty"` // new secret, which is shown only once
 	Config  any       `json:"config,omitempty"`        // in the format of the JSON configuration

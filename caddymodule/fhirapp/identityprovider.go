@@ -188,7 +188,7 @@ type providerKind struct {
 // no default.
 var providerKinds = map[string]providerKind{
 	"oidc": {},
-	// The levels of the Keycloak guide. Without levels, Keycloak returns acr 1 even after two factors, so that 1 is not mapped.
+	// The levels of the Keycloak guide. Without levels, Keycloak returns acr 1 even after two factors, so 1 is not mapped.
 	"keycloak": {acrMap: map[string]string{"2": "mfa"}},
 	// acrs are the authentication contexts of conditional access, numbered by each site.
 	"entra":    {claims: map[string]string{"email_verified": "xms_edov"}, acrClaim: "acrs", selectAccount: true},

@@ -177,7 +177,7 @@ func (a *App) startStores() error {
 	if err := a.stores.Start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag)); err != nil {
 		return err
 	}
-	a.stores.NotesLoss(func() bool { // if keys exist, tokens were issued, so that the file of the store must have existed
+	a.stores.NotesLoss(func() bool { // if keys exist, tokens were issued, so the file of the store must have existed
 		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, KeysName(a.Issuer))
 	})
 	appsInUse.Store(a, nil)
@@ -185,7 +185,7 @@ func (a *App) startStores() error {
 }
 
 // Stop records the number of dropped audit events, stops the server's background work, and closes the health port. When the
-// process exits, the latter two are deferred: Caddy stops its apps in any order, so that its servers may accept requests for
+// process exits, the latter two are deferred: Caddy stops its apps in any order, so its servers may accept requests for
 // their shutdown_delay, while the health port shows load balancers that this gateway is stopping.
 func (a *App) Stop() error {
 	a.events.Flush()

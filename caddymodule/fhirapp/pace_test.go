@@ -108,7 +108,7 @@ func TestSlowLine(t *testing.T) {
 	}
 }
 
-// slowHandler waits before, while and after it reads a body.
+// slowHandler waits before, during and after reading a body.
 func slowHandler(w http.ResponseWriter, r *http.Request) {
 	defer pace.FHIR.Limit(w, r)()
 	time.Sleep(time.Minute)

@@ -63,7 +63,7 @@ func ExampleAsIs(t testing.TB, oldnew ...string) string {
 // userInExample matches the users of Caddyfile.example.
 var userInExample = regexp.MustCompile(`user (\w+) \{\n\s*password_hash (\S+)`)
 
-// CheapHashes replaces the example's password hashes, which are slow to compare, by cheap hashes of the same passwords.
+// CheapHashes replaces the example's password hashes, which are slow to compare, with cheap hashes of the same passwords.
 var CheapHashes = sync.OnceValue(func() *strings.Replacer {
 	file, err := os.ReadFile(Root("Caddyfile.example"))
 	if err != nil {

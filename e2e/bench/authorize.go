@@ -28,7 +28,7 @@ const benchClient = `
 		}`
 
 // proxied makes the gateway treat plain HTTP requests as forwarded by a TLS-terminating proxy. It costs each request
-// a little, so that all servers have it.
+// a little, so it applies to all servers.
 const proxied = `	servers {
 		trusted_proxies static 127.0.0.1/32
 	}

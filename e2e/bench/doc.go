@@ -14,8 +14,8 @@
 // authorization server with Keycloak, and counts the gateway's requests to Keycloak. With -before, authorize and
 // cache also measure an earlier gateway, authorize in place of oidc-provider.
 //
-// Each server is a separate process: build ../caddy first. Rounds of load are sent to each in turn, so that other
-// load on the machine affects all of them. The median over the rounds of the server's CPU time per request, from
+// Each server is a separate process: build ../caddy first. Rounds of load are sent to each in turn, so other load
+// on the machine affects all of them. The median over the rounds of the server's CPU time per request, from
 // /proc, is compared; a timeout or a refusal ends the run.
 //
 // It prints tables in Markdown, and expand plots cost against size into -plot.

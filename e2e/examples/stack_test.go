@@ -84,7 +84,7 @@ func (s *stack) service(host string) string {
 
 var hostPort = regexp.MustCompile(`(^|[\s/@])([A-Za-z0-9.-]*):(\d{4,5})\b( check port (\d+))?`)
 
-// translate replaces the addresses and folders in a service's text by local ones.
+// translate replaces the addresses and folders in a service's text with local ones.
 func (s *stack) translate(t *testing.T, name, text string) string {
 	t.Helper()
 	text = hostPort.ReplaceAllStringFunc(text, func(found string) string {

@@ -14,7 +14,7 @@
 // gateways and the store are killed, paused and disconnected. Package history then checks the responses to each
 // client. On a violation, the record is kept in the folder out, and the exit status is 1.
 //
-// figures measures operations on each store in turn, -rounds rounds of -round each, so that other load on the machine
+// figures measures operations on each store in turn, -rounds rounds of -round each, so other load on the machine
 // affects all stores equally. It compares medians of the CPU time per operation from /proc. A proxy between gateway
 // and store counts the round trips.
 //

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/history"
 )
 
-// rules returns the guarantees of the deployment. Its gateways share one clock, so that no clock tolerance is added.
+// rules returns the guarantees of the deployment. Its gateways share one clock, so no clock tolerance is added.
 func (s *settings) rules() history.Rules {
 	return history.Rules{Grace: 2 * time.Second, Lag: 5 * time.Second, Undo: s.store == "sentinel"}
 }

@@ -17,7 +17,7 @@ const (
 	people      = 240
 	password    = "right"
 	clientID    = "replicas-app"
-	secret      = "7d0c1f7a7be0b6d0e5a6f1c2b3948576" // 128 bits, so that wrong secrets of others cause no wait
+	secret      = "7d0c1f7a7be0b6d0e5a6f1c2b3948576" // 128 bits, so wrong secrets of others cause no wait
 	ehrID       = "replicas-ehr"
 	keyedID     = "replicas-keyed"
 	redirectURI = "https://app.example.org/callback" // nothing listens there

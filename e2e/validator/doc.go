@@ -4,7 +4,7 @@
 //	go run ./validator
 //
 // The validator is version 6.10.4 from Maven Central (pom.xml), the newest version with all dependencies available; Main.java calls
-// it like its command line. The gateway is its only server, and host names cannot be resolved, so that it sends no other requests.
+// it like its command line. The gateway is its only server, and host names cannot be resolved, so it sends no other requests.
 //
 //	testdata/*.json       valid and invalid resources
 //	testdata/*.txt        the expected messages for each: severity, path, text

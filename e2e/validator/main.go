@@ -18,7 +18,7 @@ const (
 	out    = "out/validator"
 )
 
-// errMissing is returned if a dependency is not available, so that nothing can be checked.
+// errMissing is returned if a dependency is not available, so nothing can be checked.
 var errMissing = errors.New("cannot be had")
 
 func main() {

@@ -364,7 +364,7 @@ func (s *slowShelf) List(ctx context.Context, kind string) ([]Entry, error) {
 	return s.shelf.List(ctx, kind)
 }
 
-// Lists are expensive, so that only one page is generated at a time.
+// Lists are expensive, so only one page is generated at a time.
 func TestAdministratorsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

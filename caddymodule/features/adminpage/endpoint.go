@@ -150,7 +150,7 @@ type overviewPage struct {
 // entryList is a list of apps or users.
 type entryList struct {
 	Items []entryItem // the first entries
-	More  bool        // reports whether there are more entries
+	More  bool        // whether there are more entries
 }
 
 // entryItem is an app or a user in a list.

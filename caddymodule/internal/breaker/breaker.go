@@ -177,7 +177,7 @@ func (b *Breaker) Try(ctx context.Context) error {
 	return b.call(ctx, "step", func() error { return store.Try(ctx, b.shared) })
 }
 
-// try makes a harmless change, so that a read-only store fails the probe and a full store passes it.
+// try makes a harmless change, so a read-only store fails the probe and a full store passes it.
 func (b *Breaker) try(ctx context.Context) error {
 	if own, ok := b.shared.(interface {
 		Try(ctx context.Context) error
@@ -246,7 +246,7 @@ func (b *Breaker) failed(ctx context.Context, err error) {
 }
 
 // Follow implements [store.Shared]. An update triggers a probe of a store that is down, before a request does. A
-// failure triggers a check of the store, so that an outage is detected and logged even without requests. The error is
+// failure triggers a check of the store, so an outage is detected and logged even without requests. The error is
 // [store.ErrUnavailable] during an outage.
 func (b *Breaker) Follow(ctx context.Context, tell func(store.Update)) error {
 	err := b.shared.Follow(ctx, func(u store.Update) {

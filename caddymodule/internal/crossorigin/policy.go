@@ -37,7 +37,7 @@ const (
 
 // Policy allows the scripts of some origins to call an endpoint. Policies differ only in their origins: a preflight
 // allows every request header that it lists, because browsers and tracing tools add headers such as traceparent, and
-// a request without CORS can contain any header anyway. Credentials are never allowed, so that a script cannot use
+// a request without CORS can contain any header anyway. Credentials are never allowed, so a script cannot use
 // the cookies or the client certificate of the browser, only its own bearer token or client secret. Endpoints that
 // rely on cookies must not have a Policy. A nil Policy leaves CORS to the next handler.
 type Policy struct {

@@ -23,7 +23,7 @@ import (
 )
 
 // Places is the maximum size of a queue, including work that has a slot. Work may stay queued after its client has
-// disconnected, so that clients that reconnect quickly could pile it up.
+// disconnected, so clients that reconnect quickly could pile it up.
 const Places = 1000
 
 // ErrFull is returned if a holder has no free place.

@@ -110,7 +110,7 @@ func OriginalPath(r *http.Request) string {
 	return r.URL.Path
 }
 
-// Below reports whether a path is the FHIR base or below it. It ignores case, as Caddy's path matcher does, so that
+// Below reports whether a path is the FHIR base or below it. It ignores case, as Caddy's path matcher does, so
 // everything that `handle /fhir/R4/*` matches is below the base.
 func Below(path, base string) bool {
 	path, base = strings.ToLower(path), strings.ToLower(base)

@@ -1,5 +1,5 @@
 // Package metrics registers the metrics caddy_fhir_* of all Caddy modules with each configuration. Metrics live as
-// long as the process, so that reloads do not reset them. No label has a value that a client or person can choose.
+// long as the process, so reloads do not reset them. No label has a value that a client or person can choose.
 package metrics
 
 import (

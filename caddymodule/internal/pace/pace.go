@@ -49,7 +49,7 @@ type pacedBody struct {
 
 	mu   sync.Mutex // a transport may still read after the handler has returned
 	left time.Duration
-	over bool // the request has ended, so that the deadline must not be set
+	over bool // the request has ended, so the deadline must not be set
 }
 
 // Read implements io.Reader. If the client is too slow, the error is os.ErrDeadlineExceeded.

@@ -29,8 +29,8 @@ type siteCheck struct {
 	errs       []error        // configurations that cannot work
 	bases      map[any]string // URL of the API by handler, where the site determines it
 	elsewhere  []string       // sites with fhir_authorize other than the issuer's
-	authorizes bool           // reports whether any site has fhir_authorize
-	atIssuer   bool           // reports whether the issuer's site has fhir_authorize
+	authorizes bool           // whether any site has fhir_authorize
+	atIssuer   bool           // whether the issuer's site has fhir_authorize
 	proxies    proxies
 }
 
@@ -215,7 +215,7 @@ type place struct {
 	paths    []string // patterns; empty: all or unknown
 	stripped string   // prefix removed from the path
 	open     Handler  // earlier handler that is not guarded
-	guarded  bool     // reports whether an earlier fhir_bearer guards all paths
+	guarded  bool     // whether an earlier fhir_bearer guards all paths
 	guards   []string // path patterns guarded by an earlier fhir_bearer
 	answered []string // path patterns handled by an earlier route
 }
@@ -228,7 +228,7 @@ func (at place) String() string {
 	return strings.Join(at.server.Listen, ", ")
 }
 
-// within returns the place behind the matchers of a route.
+// within returns the place after the matchers of a route.
 func (at place) within(route *caddyhttp.Route) place {
 	hosts, paths := matched(route)
 	if len(hosts) > 0 {
@@ -278,7 +278,7 @@ func matched(route *caddyhttp.Route) (hosts, paths []string) {
 	return hosts, paths
 }
 
-// rewritten returns the place behind a rewrite, which changes the paths.
+// rewritten returns the place after a rewrite, which changes the paths.
 func (at place) rewritten(by *rewrite.Rewrite) place {
 	at.paths = nil
 	at.stripped += strings.TrimSuffix(by.StripPathPrefix, "/")

@@ -45,7 +45,7 @@ func (c *Cursor) AllowDuplicates() *Cursor {
 }
 
 // Offset returns the number of bytes before the cursor. When Object or Array calls a function to read a value, the
-// cursor is at the first byte of the value. After a value has been read, the cursor is directly behind its last byte.
+// cursor is at the first byte of the value. After a value has been read, the cursor is directly after its last byte.
 func (c *Cursor) Offset() int { return c.at }
 
 // Kind returns the kind of the next value, determined by its first byte.
@@ -254,7 +254,7 @@ func (s *scanner) skip(i int) (int, error) {
 	}
 }
 
-// skipNested validates the object or array opened before i, and returns the offset behind the closing bracket.
+// skipNested validates the object or array opened before i, and returns the offset after the closing bracket.
 func (s *scanner) skipNested(i int, closing byte) (int, error) {
 	isObject, kept := closing == '}', closing == '}' && !s.allowsDuplicates
 	seen := s.noNames(kept)
@@ -458,7 +458,7 @@ func (s *source) syntaxError(at int, problem string) error {
 	return &Error{Offset: at, Err: fmt.Errorf("%w: %s", ErrSyntax, problem)}
 }
 
-// eight returns the eight bytes at i, with 0 for bytes behind the end of the text.
+// eight returns the eight bytes at i, with 0 for bytes after the end of the text.
 func (s *source) eight(i int) uint64 {
 	if i+8 <= len(s.text) {
 		return binary.LittleEndian.Uint64(s.text[i:])
@@ -468,7 +468,7 @@ func (s *source) eight(i int) uint64 {
 	return binary.LittleEndian.Uint64(last[:])
 }
 
-// separate continues after a value: behind the closing bracket, or at the text after the comma.
+// separate continues after a value: after the closing bracket, or at the text after the comma.
 func (s *source) separate(i int, closing byte) (at int, more bool, err error) {
 	i = s.next(i)
 	switch s.peek(i) {
@@ -490,7 +490,7 @@ func (s *source) word(i int, literal string) (int, error) {
 	return end, nil
 }
 
-// peek returns the byte at i, or 0 behind the end of the text, because valid JSON contains no 0.
+// peek returns the byte at i, or 0 after the end of the text, because valid JSON contains no 0.
 func (s *source) peek(i int) byte {
 	if i < len(s.text) {
 		return s.text[i]
@@ -606,7 +606,7 @@ func (s *source) hex(i int) rune {
 	return rune(number[0])<<8 | rune(number[1])
 }
 
-// plainEnd returns the offset behind the string at i if the string has only ASCII characters without escapes and does
+// plainEnd returns the offset after the string at i if the string has only ASCII characters without escapes and does
 // not end the text. Otherwise it returns 0.
 func plainEnd(text []byte, i int) int {
 	if i >= len(text) || text[i] != '"' {
@@ -624,7 +624,7 @@ func plainEnd(text []byte, i int) int {
 	return 0
 }
 
-// stringEnd validates the string whose first character is at i. It returns the offset behind the closing quotation
+// stringEnd validates the string whose first character is at i. It returns the offset after the closing quotation
 // mark, and whether the string has escapes.
 func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	start, all := i, uint64(0)

@@ -7,7 +7,7 @@ import (
 )
 
 // With returns a copy of an object in which the member with the given name has the given value, a JSON text. A new
-// member is appended behind the last one. All other bytes stay unchanged.
+// member is appended after the last one. All other bytes stay unchanged.
 func With(object []byte, name string, value []byte) ([]byte, error) {
 	if err := Check(value); err != nil {
 		return nil, err

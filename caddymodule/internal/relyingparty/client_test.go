@@ -184,7 +184,7 @@ func shortTimeout(tt fault) time.Duration {
 	return 0
 }
 
-// failedSignIn returns the error of a sign-in, in whatever step it occurs.
+// failedSignIn returns the error of a sign-in, at whichever step it occurs.
 func failedSignIn(t *testing.T, idp *providertest.Provider, timeout time.Duration) error {
 	t.Helper()
 	p := newProvider(t, idp, func(c *relyingparty.Config) { c.Timeout = timeout })

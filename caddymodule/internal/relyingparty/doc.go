@@ -22,7 +22,7 @@
 // claims; [Denied] distinguishes a denial from an outage. [Provider.Revoke] revokes the refresh token.
 //
 // The caller creates state and nonce, binds them to the browser, and uses each once. A [Provider] stores
-// nothing about a sign-in, so that concurrent sign-ins cannot be mixed up.
+// nothing about a sign-in, so concurrent sign-ins cannot be mixed up.
 //
 // All requests are sent by client.go: it follows no redirect, reads at most 1 MiB, and applies
 // [Config.Timeout] to the whole request. It classifies failures as kinds of [*Error]. Only these have a

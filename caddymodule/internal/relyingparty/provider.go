@@ -55,7 +55,7 @@ type Config struct {
 }
 
 // newKeyInterval is the minimum time between two requests for a provider's keys. It is short, so that a
-// new key fails no sign-in: these tokens are received directly from the provider, so that nobody else
+// new key fails no sign-in: these tokens are received directly from the provider, so nobody else
 // can make them contain unknown kids. For events, see [Provider.VerifySecurityEvent].
 const newKeyInterval = time.Second
 
@@ -299,7 +299,7 @@ func (m *metadata) checkSignIn() error {
 }
 
 // NamedIssuer returns the issuer in the provider's current discovery document; "" without such a document. An issuer other than
-// the configured one is an error of the provider or the configuration, so that its responses must not be used for any person.
+// the configured one is an error of the provider or the configuration, so its responses must not be used for any person.
 func (p *Provider) NamedIssuer(ctx context.Context) string {
 	body, err := discoveryText(ctx, p.client, p.config.Issuer)
 	var m metadata

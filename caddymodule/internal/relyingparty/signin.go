@@ -545,9 +545,9 @@ type Identity struct {
 type Held struct {
 	RefreshToken string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider issued none
 	RefreshUntil time.Time `json:"upstream_refresh_until,omitzero"`  // expiry of RefreshToken, if the provider returns it
-	Brief        bool      `json:"upstream_brief,omitempty"`         // reports whether RefreshToken expires with the person's session at the provider; [AuthenticationRequest].Lasting requests a longer-lived one
-	Bound        bool      `json:"upstream_bound,omitempty"`         // reports whether RefreshToken was issued without offline_access, so that a refresh may prolong the person's session at the provider
-	Introspects  bool      `json:"upstream_introspects,omitempty"`   // reports whether the provider can introspect RefreshToken, which prolongs nothing
+	Brief        bool      `json:"upstream_brief,omitempty"`         // whether RefreshToken expires with the person's session at the provider; [AuthenticationRequest].Lasting requests a longer-lived one
+	Bound        bool      `json:"upstream_bound,omitempty"`         // whether RefreshToken was issued without offline_access, so a refresh may prolong the person's session at the provider
+	Introspects  bool      `json:"upstream_introspects,omitempty"`   // whether the provider can introspect RefreshToken, which prolongs nothing
 	AccessToken  string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], without a refresh token
 	Expires      time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, without a refresh token
 }

@@ -2,7 +2,7 @@
 // share, so that most requests need no round trip.
 //
 // The store announces changes of some kinds of keys. For mirrored kinds, the replica contains all
-// entries, so that it can also detect missing entries. For cached kinds, it keeps recently read entries
+// entries, so it can also detect missing entries. For cached kinds, it keeps recently read entries
 // until a change is announced. Both are used only while the replica has heard from the store within the
 // maximum lag; after that, it reads each entry from the store.
 //
@@ -293,7 +293,7 @@ func isUnavailable(err error) bool { return errors.Is(err, store.ErrUnavailable)
 func (r *Replica) ask(ctx context.Context, key string, keep bool) ([]byte, error) {
 	a, mine := r.askFor(key)
 	if mine {
-		// Other callers wait for the result too, so that it must not be canceled with this request.
+		// Other callers wait for the result too, so it must not be canceled with this request.
 		a.value, a.err = r.Shared.Get(context.WithoutCancel(ctx), key)
 		r.answered(key, a, keep)
 		return bytes.Clone(a.value), a.err

@@ -8,7 +8,7 @@
 //	write.go   create, update and delete, also conditional ones; batches and transactions
 //	export.go  $export, its jobs and their files
 //
-// Searches use the parameters and the matching of package searchparam, so that they agree with the guard's scopes
+// Searches use the parameters and the matching of package searchparam, so they agree with the guard's scopes
 // and constraints. Chained parameters, _has, PATCH, XML and the history of a type are not supported, and
 // references are not checked.
 //

@@ -18,7 +18,7 @@ type Map[V any] struct {
 	length int
 }
 
-// owner identifies the map that may change a shard. It is not empty, so that each owner has a unique address.
+// owner identifies the map that may change a shard. It is not empty, so each owner has a unique address.
 type owner struct{ _ byte }
 
 type shard[V any] struct {

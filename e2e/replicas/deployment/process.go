@@ -96,7 +96,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Kill kills the server and its children with SIGKILL, so that they cannot write anything.
+// Kill kills the server and its children with SIGKILL, so they cannot write anything.
 func (p *Process) Kill() {
 	p.signal(syscall.SIGKILL)
 	if p.cmd != nil {

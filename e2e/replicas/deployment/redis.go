@@ -24,7 +24,7 @@ type redis struct {
 // sentinelMaster is the name of the master in the Sentinels.
 const sentinelMaster = "fhir"
 
-// startRedis starts one server. Acknowledged changes are on disk, so that the server may be killed.
+// startRedis starts one server. Acknowledged changes are on disk, so the server may be killed.
 func startRedis(folder string, network *Network) (Engine, error) {
 	r := &redis{network: network}
 	if err := r.add(folder, "redis", "--appendfsync", "always"); err != nil {

@@ -150,14 +150,14 @@ func (g grant) issue(token string) grant {
 	return g
 }
 
-// rotate replaces the latest refresh token, at by at the latest.
+// rotate replaces the latest refresh token; by is the latest possible time.
 func (g grant) rotate(o Operation, next string, by time.Duration) grant {
 	g.previous, g.current = o.Token, next
 	g.rotated, g.replaced = o.Call, by
 	return g
 }
 
-// end marks the grant as revoked, at by at the latest, unless it was revoked earlier.
+// end marks the grant as revoked by the given time, unless it was revoked earlier.
 func (g grant) end(by time.Duration) grant {
 	if !g.ended || by < g.endedBy {
 		g.ended, g.endedBy = true, by

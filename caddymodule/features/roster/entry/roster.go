@@ -35,7 +35,7 @@ const (
 	interval = 2 * time.Second
 )
 
-// A head is the latest change. Each change replaces it, so that changes by several gateways are serialized.
+// A head is the latest change. Each change replaces it, so changes by several gateways are serialized.
 type head struct {
 	Number uint64            `json:"number"`           // sequence number of the change
 	ID     string            `json:"id"`               // random, because after a restore another change can have the same number
@@ -269,7 +269,7 @@ func (r *Roster) create(ctx context.Context) error {
 	return err
 }
 
-// alter returns the entry to store; nil removes it. The generation of a new entry is the time, so that it is greater than
+// alter returns the entry to store; nil removes it. The generation of a new entry is the time, so it is greater than
 // earlier generations even if the entries were lost or restored from a backup.
 func (r *Roster) alter(kind Kind, name string, before *Entry, alter Alteration) (*Entry, error) {
 	after, err := alter(before)
@@ -325,7 +325,7 @@ func putting(key string, v any) (*store.Call, error) {
 // ErrReadable is returned by [Roster.Reset] if the entries can be read.
 var ErrReadable = errors.New("the clients and people in the store can be read: change them one by one")
 
-// Reset replaces unreadable values by the entries that were last read, or removes them if there are none. The unreadable
+// Reset replaces unreadable values with the entries that were last read, or removes them if there are none. The unreadable
 // values are kept under other keys.
 func (r *Roster) Reset(ctx context.Context) error {
 	r.known.mu.Lock()
