@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The error about an invalid Caddyfile contains the line and the word.
+// The error for an invalid Caddyfile contains the line and the word.
 func TestBadCaddyfile(t *testing.T) {
 	tests := []struct {
 		name, old, new string

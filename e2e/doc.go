@@ -41,7 +41,7 @@
 //
 // Commands in subfolders: bench measures the binary, synthetic the search in one process, searchquality the
 // search results, house the code, and mutants the tests of the guard; deletable proves that each feature can
-// be deleted; validator sends requests of HL7's validator to the binary.
+// be deleted; validator runs HL7's validator against the binary.
 //
 // The tests require Linux, Go and Node, and `npm ci` in node. Tests that need Chromium, wrk, or Java and
 // Maven are skipped if these are not installed; with CI=true, Java and Maven are required. CADDY_BIN

@@ -77,7 +77,7 @@ func (g *guardTest) everything(t *testing.T, path string) references {
 	return found
 }
 
-// checkHidden checks that the resource of a path gets the response of an absent one, or an error.
+// checkHidden checks that the resource of a path gets the response for an absent one, or an error.
 func (g *guardTest) checkHidden(t *testing.T, p guardPrincipal, path string) {
 	t.Helper()
 	a := g.send(t, p.holder, http.MethodGet, path, "")

@@ -9,7 +9,7 @@ import (
 )
 
 // Records of the patient, another patient, everyone and no patient are requested: covered records are returned, and
-// all others get the response of an absent record.
+// all others get the response for an absent record.
 func (g *guardTest) testReads(t *testing.T) {
 	var records []guardattack.Record
 	for _, owner := range []byte{g.world.Patients[0], g.world.Patients[1], guardattack.Everybody, guardattack.Hidden} {

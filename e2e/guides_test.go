@@ -277,7 +277,7 @@ func TestGuideSandbox(t *testing.T) {
 	}
 }
 
-// startLocally starts the gateway of a guide on localhost, with a certificate of Caddy's local authority and the example's alice.
+// startLocally starts the gateway of a guide on localhost, with a certificate from Caddy's local authority and the example's alice.
 func (g guide) startLocally(t *testing.T, name, address, caddyfile string, environ ...string) *gateway {
 	t.Helper()
 	folder := t.TempDir()

@@ -204,7 +204,7 @@ func (k *toldKeys) await(t *testing.T, key string) time.Time {
 	return time.Time{}
 }
 
-// Changes without a notification are received within two seconds, and changes of a transaction that started
+// Changes without a notification are received within two seconds, and changes by a transaction that started
 // before others and committed after them are not missed.
 func TestPostgresFollowsWithoutNotification(t *testing.T) {
 	server := startPostgres(t, "fsync=off")

@@ -13,7 +13,7 @@ import (
 )
 
 // startRedisTLS starts a server that also listens with TLS. Its certificate is issued for a name by an
-// authority, and clients need a certificate of that authority. It returns the TLS address.
+// authority, and clients need a certificate from that authority. It returns the TLS address.
 func startRedisTLS(t *testing.T, authority *signer, name string) (address string) {
 	t.Helper()
 	s := newRedisServer(t)

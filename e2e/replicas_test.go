@@ -13,7 +13,7 @@ import (
 )
 
 // replicasStore is the store in REPLICAS: redis, sentinel or postgres. If it is set, all these tests run
-// against three gateways with that store behind nginx, in place of one gateway.
+// against three gateways with that store behind nginx, instead of one gateway.
 var replicasStore = os.Getenv("REPLICAS")
 
 // replicable reports whether a configuration can be used for several gateways.

@@ -276,7 +276,7 @@ var events = []struct {
 	}},
 }
 
-// push sends a security event of the provider.
+// push sends a security event from the provider.
 func (e *endings) push(profile, name string) {
 	e.t.Helper()
 	token := e.provider.LogoutToken(func(t *providertest.IDToken) {

@@ -107,7 +107,7 @@ func (a *AdminAPI) Routes() []caddy.AdminRoute {
 // from [caddy.APIError]; an unavailable store is 503.
 type AdminMethods map[string]func(*http.Request) (any, error)
 
-// ServeHTTP rejects requests from pages of other sites, and methods without a handler.
+// ServeHTTP rejects requests from other sites' pages, and methods without a handler.
 func (m AdminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	if isCrossSite(r) {
 		return caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New("requests of other sites' pages are refused")}

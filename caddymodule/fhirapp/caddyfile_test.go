@@ -33,7 +33,7 @@ func TestAdapt(t *testing.T) {
 	}
 }
 
-// The error about an invalid Caddyfile contains the line and the word.
+// The error for an invalid Caddyfile contains the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppBlock

@@ -40,7 +40,7 @@ func corsBackend(asked *int) http.Handler {
 	})
 }
 
-// Scripts of the clients' origins can read every response of the FHIR API, and all scripts can read
+// Scripts of the clients' origins can read every response from the FHIR API, and all scripts can read
 // metadata (Inferno's cors_metadata; the read of fhirUser).
 func TestCORSOfFHIRAPI(t *testing.T) {
 	t.Parallel()
@@ -333,7 +333,7 @@ var corsEndpoints = map[string]corsEndpoint{
 	"below the issuer": {"/oauth2/nothing", http.MethodGet, ""},
 }
 
-// One CORS policy applies to preflights, responses and errors of each endpoint, whichever handler sends them.
+// One CORS policy applies to preflights, responses and errors at each endpoint, whichever handler sends them.
 func TestCORSOfEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	for _, name := range endpoint.Names() {

@@ -100,7 +100,7 @@ func TestExpandPosted(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"theirs":%s}`, body)
 	}))
 	token := g.Token()
-	for name, tt := range map[string]struct{ path, body, next string }{ // next is the response of the next handler; "": it is not called
+	for name, tt := range map[string]struct{ path, body, next string }{ // next is the response from the next handler; "": it is not called
 		"known":               {"/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"` + genderSet + `"}]}`, ""},
 		"of an instance":      {"/fhir/R4/ValueSet/administrative-gender/$expand", `{"resourceType":"Parameters"}`, `{"theirs":{"resourceType":"Parameters"}}`},
 		"unknown":             {"/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}`, `{"theirs":{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}}`},

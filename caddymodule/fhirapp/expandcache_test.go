@@ -148,7 +148,7 @@ func TestAnswersAreTheUsers(t *testing.T) {
 
 // A client does not get a response that was cached for another client or scope of the same person,
 // because the next handler may enforce scopes.
-func TestAnswersAreForTheScope(t *testing.T) { // not parallel: a write of another test would invalidate the response
+func TestAnswersAreForTheScope(t *testing.T) { // not parallel: a write by another test would invalidate the response
 	var asked atomic.Int64
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -374,7 +374,7 @@ func (e elsewhere) want(t *testing.T, what string, wrong func(dispatch.Ending) b
 }
 
 // A write through this gateway and an invalidation by its operator invalidate the caches of other gateways, and vice versa.
-func TestSharedExpansions(t *testing.T) { // not parallel: writes of other tests invalidate cached responses
+func TestSharedExpansions(t *testing.T) { // not parallel: writes by other tests invalidate cached responses
 	testServer, backend := newTestServer(t), newScripted("good")
 	g := sharedGateway(t, "ttl 1h", backend)
 	app, err := g.Context.App("fhir")

@@ -100,7 +100,7 @@ func (f *failedServer) recover(t *testing.T) {
 	}
 }
 
-// recovered returns the first good response of a recovered server, which is not contacted for a second after a failure.
+// recovered returns the first good response from a recovered server, which is not contacted for a second after a failure.
 func (g *gateway) recovered(url string) string {
 	g.t.Helper()
 	again := time.NewTicker(100 * time.Millisecond)

@@ -180,7 +180,7 @@ type providerKind struct {
 	name, issuer  string            // of the only provider of this kind
 	claims        map[string]string // upstream claim by our claim
 	acrMap        map[string]string // our acr class by upstream acr
-	acrClaim      string            // name of the claim used in place of acr
+	acrClaim      string            // name of the claim used instead of acr
 	selectAccount bool              // reports support of prompt=select_account, regardless of discovery
 }
 

@@ -210,7 +210,7 @@ func TestCacheCountersGoOn(t *testing.T) {
 	}
 }
 
-// preflight sends the preflight request of a browser.
+// preflight sends the preflight request that a browser would send.
 func (g *gateway) preflight(path, origin string) *http.Response {
 	return g.Ask(http.MethodOptions, path, "", "Origin", origin, "Access-Control-Request-Method", http.MethodGet, "Access-Control-Request-Headers", "authorization")
 }

@@ -222,7 +222,7 @@ func TestGuardWithoutStore(t *testing.T) {
 	server := newTestServer(t)
 	g := newPeer(t, "a", gatewaytest.Folder(t))
 	token := g.Token()
-	g.expand(token) // events of this gateway have been received
+	g.expand(token) // events from this gateway have been received
 	server.SetDown(true)
 	if status := g.expand(token); status != http.StatusOK {
 		t.Errorf("within the lag: %d", status)

@@ -27,7 +27,7 @@ func guarding(option string) []string {
 	return []string{"fhir_bearer\n", "fhir_bearer {\n\t\t\t" + option + "\n\t\t}\n"}
 }
 
-// Scopes limit the requests of a token, unless the FHIR server enforces them.
+// Scopes limit the requests that a token allows, unless the FHIR server enforces them.
 func TestScopesAreEnforced(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -545,7 +545,7 @@ func TestStoreIsLostAtStart(t *testing.T) {
 	}
 }
 
-// isEmptied reports whether a store of an app came back empty.
+// isEmptied reports whether one of an app's stores came back empty.
 func isEmptied(t *testing.T, app *App) bool {
 	return slices.ContainsFunc(app.stores.Health(t.Context()), func(h stores.Health) bool {
 		return slices.ContainsFunc(h.Warnings, func(w string) bool { return strings.HasPrefix(w, "it came back empty") })

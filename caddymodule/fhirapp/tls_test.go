@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// Other OAuth servers may have a certificate of a private authority and require a client
+// Other OAuth servers may have a certificate from a private authority and require a client
 // certificate. Each connection to them supports both, and fails without them.
 func TestPrivateAuthority(t *testing.T) {
 	t.Parallel()
@@ -83,7 +83,7 @@ func wantReached(t *testing.T, r *http.Response, reached bool, otherwise int) {
 	}
 }
 
-// assertionForm returns a token request of a client that is authenticated with the issuer's key.
+// assertionForm returns a token request from a client that is authenticated with the issuer's key.
 func assertionForm(t *testing.T, k *gatewaytest.Issuer, client string) url.Values {
 	t.Helper()
 	assertion := k.Sign(t, map[string]any{

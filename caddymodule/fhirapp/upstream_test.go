@@ -45,8 +45,8 @@ func newGuardedServer(t *testing.T, own, clients *gatewaytest.Authority) *guarde
 	return s
 }
 
-// serveTLS starts a server with a certificate of one authority that requires client certificates of
-// another.
+// serveTLS starts a server with a certificate from one authority that requires client certificates
+// from another.
 func serveTLS(t *testing.T, own, clients *gatewaytest.Authority, handler http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
@@ -67,7 +67,7 @@ func serveTLS(t *testing.T, own, clients *gatewaytest.Authority, handler http.Ha
 }
 
 // An upstream receives the client certificate and the credentials from their files, and must
-// present a certificate of the configured authority. Replaced files take effect with the next
+// present a certificate from the configured authority. Replaced files take effect with the next
 // connection or reload.
 func TestUpstreamCredentials(t *testing.T) {
 	first, second, stranger := gatewaytest.NewAuthority(t, "first"), gatewaytest.NewAuthority(t, "second"), gatewaytest.NewAuthority(t, "stranger")
@@ -124,7 +124,7 @@ func TestUpstreamCredentials(t *testing.T) {
 	ask(newGateway(t, caddyfile(portOf(server))), http.StatusBadGateway, "two")
 	first.Issue("four", file("client.pem"), file("client.key"))
 
-	server = newGuardedServer(t, second, first) // with a certificate of another authority
+	server = newGuardedServer(t, second, first) // with a certificate from another authority
 	g = newGateway(t, caddyfile(portOf(server)))
 	server.password.Store("p2")
 	ask(g, http.StatusBadGateway, "")

@@ -49,7 +49,7 @@ func AppBlock(lines string) string {
 	return "{\n\tfhir {\n\t\tissuer https://x.example\n\t\t" + lines + "\n\t}\n}\n"
 }
 
-// CheckCaddyfileError checks that the error of an invalid Caddyfile contains a line and a word.
+// CheckCaddyfileError checks that the error for an invalid Caddyfile contains a line and a word.
 func CheckCaddyfileError(t *testing.T, text string, line int, word string) {
 	t.Helper()
 	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})

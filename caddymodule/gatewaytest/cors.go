@@ -11,7 +11,7 @@ import (
 const appHeaders = "accept,authorization,baggage,cache-control,content-type,dpop,if-match,if-modified-since,if-none-exist,if-none-match," +
 	"pragma,prefer,sentry-trace,traceparent,tracestate,x-custom-of-an-app,x-requested-with"
 
-// CheckCORS checks the CORS headers of preflights, responses and errors of an endpoint that supports method. Scripts of
+// CheckCORS checks the CORS headers of preflights, responses and errors at an endpoint that supports method. Scripts of
 // the origins from may call it: clients, * or, if empty, none.
 func CheckCORS(t *testing.T, g *Gateway, method, path, from, token string) {
 	t.Helper()

@@ -2,7 +2,7 @@
 // not started, and its server is called directly.
 //
 //	gateway.go    New: a gateway with a browser; Adapt and Provision; files; Caddy's log; Main
-//	caddyfile.go  adapted Caddyfiles, and the errors of invalid ones
+//	caddyfile.go  adapted Caddyfiles, and the errors for invalid ones
 //	example.go    Caddyfile.example, and the tokens of its clients
 //	authority.go  a certificate authority
 //	issuer.go     an issuer of access tokens

@@ -112,12 +112,12 @@ func (g *Gateway) CodeOfUser(user string, request url.Values) string {
 	return answer.Query().Get("code")
 }
 
-// DemoRequest returns an authorization request of demo-app.
+// DemoRequest returns an authorization request for demo-app.
 func DemoRequest() url.Values {
 	return url.Values{"response_type": {"code"}, "client_id": {"demo-app"}, "redirect_uri": {DemoCallback}, "scope": {"openid user/*.rs"}}
 }
 
-// CodeForm returns a token request of demo-app for an authorization code.
+// CodeForm returns a token request for demo-app for an authorization code.
 func CodeForm(code string) url.Values {
 	return url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {"demo-app"}, "redirect_uri": {DemoCallback},

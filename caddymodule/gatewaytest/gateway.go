@@ -39,7 +39,7 @@ type Gateway struct {
 	Context caddy.Context     // context of the provisioned configuration
 	Cookies map[string]string // cookies of the browser by name
 
-	t testing.TB // fails on invalid responses of the gateway
+	t testing.TB // fails on invalid responses from the gateway
 }
 
 // New returns a gateway with a new storage.
@@ -266,8 +266,8 @@ func init() {
 	caddy.RegisterModule(testLog{})
 }
 
-// testLog is a log writer that keeps the last lines and shows them only if the test fails, because log output of all
-// tests would hide the failures.
+// testLog is a log writer that keeps the last lines and shows them only if the test fails, because log output from
+// all tests would hide the failures.
 type testLog struct {
 	Number int64 `json:"number"`
 }

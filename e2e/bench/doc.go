@@ -9,7 +9,7 @@
 // same size; cache measures its cache, compared to respond, file_server and nginx; scan the effect of a million
 // random filters; authorize the authorization server, compared to npm oidc-provider; flood the memory after a million
 // useless requests; launch the cost of a launch context, and the speed of the page for choosing among 100,000
-// patients. typing, which is not run by default, measures as-you-type requests of fhir_expand, compared to an earlier
+// patients. typing, which is not run by default, measures as-you-type requests to fhir_expand, compared to an earlier
 // gateway. keycloak, which is not run by default either, and needs e2e/keycloak built as in its README, compares the
 // authorization server with Keycloak, and counts the gateway's requests to Keycloak. With -before, authorize and
 // cache also measure an earlier gateway, authorize in place of oidc-provider.

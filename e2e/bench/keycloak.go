@@ -250,7 +250,7 @@ func (p *provider) times(visitors []*visitor, n int, do func(*visitor) operation
 	}, len(visitors), 10*time.Minute)
 }
 
-// readBeside compares FHIR requests of both kinds of users, and counts the requests to Keycloak in the meantime.
+// readBeside compares FHIR requests by both kinds of users, and counts the requests to Keycloak in the meantime.
 func readBeside(s settings, k *identityProvider, local, person *provider) error {
 	const gender = "/fhir/R4/ValueSet/$expand?url=http%3A%2F%2Fhl7.org%2Ffhir%2FValueSet%2Fadministrative-gender"
 	read := func(v *visitor) operation { return func(*load) error { return v.read(gender) } }

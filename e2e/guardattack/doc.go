@@ -1,4 +1,4 @@
-// Package guardattack generates attacks on the guard: records of patients with unique strings, and requests of apps
+// Package guardattack generates attacks on the guard: records of patients with unique strings, and requests by apps
 // that try to read the records of others.
 //
 //	world.go     World: the records of some patients, of everybody and of nobody (world.tsv, common.tsv, hidden.tsv)

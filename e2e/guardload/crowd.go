@@ -56,7 +56,7 @@ func runCrowds(binary string, size int, memory string) error {
 	return nil
 }
 
-// run sends the requests of the crowd to a new gateway, after a single request, and prints the results.
+// run sends the crowd's requests to a new gateway, after a single request, and prints the results.
 func (c *crowd) run(binary string, i *issuer.Issuer, size int, memory string) error {
 	var there sync.WaitGroup
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// answer is the response of a gateway or of nginx.
+// answer is the response from a gateway or nginx.
 type answer struct {
 	status   int
 	body     string
@@ -78,7 +78,7 @@ func (a *app) post(ctx context.Context, as, path string, form url.Values) answer
 	return send(a.http, r)
 }
 
-// tokens is the response of the token endpoint.
+// tokens is the response from the token endpoint.
 type tokens struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token"`

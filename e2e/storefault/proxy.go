@@ -46,7 +46,7 @@ func NewProxy(t *testing.T, network, server string) *Proxy {
 // Address returns the address of the proxy, host:port.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// LoseAnswers closes the connection in place of forwarding each of the next n responses, so the server has
+// LoseAnswers closes the connection instead of forwarding each of the next n responses, so the server has
 // executed the request. onLoss is called before that, unless it is nil.
 func (p *Proxy) LoseAnswers(n int, onLoss func()) {
 	p.mu.Lock()

@@ -17,7 +17,7 @@ const answersFile = out + "/answers.json"
 // notFound is the validator's message about a code system that the terminology server lacks.
 const notFound = "could not be found"
 
-// issue is a message of the validator.
+// issue is a message from the validator.
 type issue struct {
 	Severity   string
 	Details    struct{ Text string }

@@ -39,7 +39,7 @@ func TestAdapt(t *testing.T) {
 	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
 }
 
-// The error about an invalid Caddyfile contains the line and the word.
+// The error for an invalid Caddyfile contains the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, lines, word string }{

@@ -378,7 +378,7 @@ func lines(text string) (list []string) {
 	return list
 }
 
-// check rejects a change of an entry that has changed since it was shown, and of the administrator's own entry.
+// check rejects a change to an entry that has changed since it was shown, and of the administrator's own entry.
 func (a *admin) check(ctx context.Context, signedIn *session.SignedIn, c Change, seen string) error {
 	_, known := done[c.Action]
 	switch {

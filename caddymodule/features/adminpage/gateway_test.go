@@ -88,7 +88,7 @@ func (g adminPage) must(action, kind, name string, fields url.Values) (secret st
 	return secret
 }
 
-// starts returns the status of an authorization request of a client.
+// starts returns the status of an authorization request from a client.
 func (g adminPage) starts(client, redirectURI string) int {
 	return g.NewBrowser().Get("/oauth2/authorize?"+url.Values{
 		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {redirectURI}, "scope": {"openid"},

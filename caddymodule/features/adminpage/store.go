@@ -64,7 +64,7 @@ type Fields struct {
 	Disabled bool     // a user must not sign in
 }
 
-// Change is a change of an entry by an administrator.
+// Change is a change to an entry by an administrator.
 type Change struct {
 	Kind   string // [Clients] or [Users]
 	Action string // add, edit, remove, approve, or secret for a new secret or password
@@ -227,7 +227,7 @@ func list(words []string) any {
 	return words
 }
 
-// pageError converts a refusal of the admin API to an error with the same text for the administrator.
+// pageError converts a refusal by the admin API to an error with the same text for the administrator.
 func pageError(err error) error {
 	var refused caddy.APIError
 	if errors.As(err, &refused) && refused.HTTPStatus != http.StatusInternalServerError {

@@ -36,7 +36,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// rosterGateway sends requests for changes of the clients and users in the store of a gateway.
+// rosterGateway sends requests for changes to the clients and users in the store of a gateway.
 type rosterGateway struct {
 	*gatewaytest.Gateway
 	t *testing.T

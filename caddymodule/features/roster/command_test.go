@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
-// run runs a command line with the response of a gateway, "" for a refusal. It returns the last request and the output.
+// run runs a command line with the response from a gateway, "" for a refusal. It returns the last request and the output.
 func run(t *testing.T, line []string, answer string) (asked, printed string, err error) {
 	t.Helper()
 	adminAPI := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -137,7 +137,7 @@ func TestRevokeSendsLongListsInParts(t *testing.T) {
 	}
 }
 
-// The error of an unreachable gateway does not repeat the people of a request.
+// The error for an unreachable gateway does not repeat the people in a request.
 func TestErrorsNameNobody(t *testing.T) {
 	t.Parallel()
 	cmd := &cobra.Command{}

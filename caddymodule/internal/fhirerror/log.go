@@ -29,7 +29,7 @@ const (
 // ones are counted and reported at the end of the minute. It is safe for concurrent use.
 type Log struct {
 	logger *slog.Logger
-	proxy  *slog.Logger // for errors of reverse_proxy
+	proxy  *slog.Logger // for errors from reverse_proxy
 
 	mu      sync.Mutex
 	windows map[string]*failureWindow // by kind
@@ -59,7 +59,7 @@ func isFromProxy(failed caddyhttp.HandlerError) bool {
 // failureLogged is the request variable that is set once a request's failure is logged.
 const failureLogged = "fhir.failure_logged"
 
-// Request logs the cause of a response of 500 or above, once per request. It skips errors of a store that is
+// Request logs the cause of a response with status 500 or above, once per request. It skips errors from a store that is
 // unavailable or full, which its breaker or [Watch] logs, and failures because the client disconnected. It omits the
 // query, which may identify a person or contain a token.
 func (l *Log) Request(r *http.Request, err error) {

@@ -35,7 +35,7 @@ const (
 // errLargeBody has the status of RFC 9126 §2.3.
 var errLargeBody = &Error{Code: "invalid_request", Description: "the body is larger than 64 KiB", Status: http.StatusRequestEntityTooLarge}
 
-// errEscape replaces the error of net/url, which quotes the input.
+// errEscape replaces the error from net/url, which quotes the input.
 var errEscape = errors.New("a % must be followed by two hexadecimal digits")
 
 // Parameters are the parameters of one request. Only resource may be repeated (RFC 8707 §2), and a parameter without
@@ -193,7 +193,7 @@ func InvalidGrant(description string) *Error {
 	return &Error{Code: "invalid_grant", Description: description}
 }
 
-// InvalidClient returns an error of client authentication (RFC 6749 §5.2).
+// InvalidClient returns an error for failed client authentication (RFC 6749 §5.2).
 func InvalidClient(description string) *Error {
 	return &Error{Code: "invalid_client", Description: description, Status: http.StatusUnauthorized}
 }

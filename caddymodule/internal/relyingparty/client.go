@@ -327,7 +327,7 @@ func errorCode(code string) string {
 var (
 	ErrRedirect    = errors.New("answered with a redirect")      // rejected, because a redirect would choose the next request
 	ErrTooLarge    = errors.New("answer too large")              // above 1 MiB
-	ErrStatus      = errors.New("answered with an error status") // response of discovery, keys or userinfo
+	ErrStatus      = errors.New("answered with an error status") // from the discovery, keys or userinfo endpoint
 	ErrMetadata    = errors.New("unusable provider metadata")    // or those of another issuer
 	ErrKeys        = errors.New("unusable key set")              // not a JWK Set
 	ErrUnknownKey  = errors.New("unknown key")                   // no key has this kid

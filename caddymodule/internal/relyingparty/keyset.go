@@ -258,7 +258,7 @@ func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	return keys, nil
 }
 
-// watchedKeySet stores the error of a key set, because go-oidc returns only its text.
+// watchedKeySet stores the error from a key set, because go-oidc returns only its text.
 type watchedKeySet struct {
 	*KeySet
 	err error
@@ -270,7 +270,7 @@ func (w *watchedKeySet) VerifySignature(ctx context.Context, token string) (payl
 	return payload, w.err
 }
 
-// isTokenDefect reports whether an error of a key set is caused by the token.
+// isTokenDefect reports whether an error from a key set is caused by the token.
 func isTokenDefect(err error) bool {
 	return errors.Is(err, ErrSignature) || errors.Is(err, ErrUnknownKey)
 }

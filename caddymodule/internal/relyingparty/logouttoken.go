@@ -146,7 +146,7 @@ type eventClaims struct {
 // VerifySecurityEvent validates a Security Event Token (RFC 8417 §2.2, RFC 8935 §2), whose audience may be the
 // client_id or the address of the request. If the token is invalid, the error is an [EventError]; any other error means
 // that the provider's keys or metadata are unavailable. Because anyone can send a token, nothing is fetched unless it
-// is an event of the provider for this client, and unknown keys are looked up as for other issuers ([PendingError]).
+// is an event from the provider for this client, and unknown keys are looked up as for other issuers ([PendingError]).
 func (p *Provider) VerifySecurityEvent(ctx context.Context, raw, address string) (*SecurityEvent, error) {
 	jws, typ, _, err := parseToken(raw)
 	c := new(eventClaims)

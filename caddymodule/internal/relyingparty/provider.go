@@ -299,7 +299,7 @@ func (m *metadata) checkSignIn() error {
 }
 
 // NamedIssuer returns the issuer in the provider's current discovery document; "" without such a document. An issuer other than
-// the configured one is an error of the provider or the configuration, so its responses must not be used for any person.
+// the configured one is a mistake of the provider or the configuration, so its responses must not be used for any person.
 func (p *Provider) NamedIssuer(ctx context.Context) string {
 	body, err := discoveryText(ctx, p.client, p.config.Issuer)
 	var m metadata

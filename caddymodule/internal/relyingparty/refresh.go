@@ -81,11 +81,11 @@ func (p *Provider) namesAnother(ctx context.Context, m *metadata, raw, subject s
 		c.AuthorizedParty != nil && *c.AuthorizedParty != p.config.ClientID
 }
 
-// denials are the errors of a token endpoint about the person or the grant (RFC 6749 §5.2; the others
+// denials are the errors from a token endpoint about the person or the grant (RFC 6749 §5.2; the others
 // are from OpenID Connect Core §3.1.2.6 and sent by some providers).
 var denials = []string{"invalid_grant", "interaction_required", "login_required", "consent_required", "access_denied"}
 
-// Denied reports whether an error of [Provider.Refresh] means that the person has lost access: they were
+// Denied reports whether an error from [Provider.Refresh] means that the person has lost access: they were
 // disabled or deleted, their sign-in was ended at the provider, or the refresh token is of another
 // person. Any other error leaves this open.
 func Denied(err error) bool {
@@ -97,7 +97,7 @@ func Denied(err error) bool {
 		e.Status != http.StatusTooManyRequests && slices.Contains(denials, e.Code)
 }
 
-// Rejected reports whether an error of [Provider.Refresh] is about the client: its secret is wrong, or
+// Rejected reports whether an error from [Provider.Refresh] is about the client: its secret is wrong, or
 // it may not refresh (RFC 6749 §5.2).
 func Rejected(err error) bool {
 	e, ok := errors.AsType[*Error](err)

@@ -244,7 +244,7 @@ func (p *Provider) askForTokens(ctx context.Context, ask func(context.Context) (
 	return tokens, err
 }
 
-// tokenError returns the error of a response without tokens. It contains neither the secrets of the
+// tokenError returns the error for a response without tokens. It contains neither the secrets of the
 // request, nor the body of a successful response, which may contain parts of a token.
 func tokenError(status int, err error, secrets ...string) *Error {
 	e := &Error{Kind: Refused, Status: status, Err: fmt.Errorf("%s: %d, but no token response", tokenEndpoint, status)}

@@ -160,7 +160,7 @@ func TestEndSessionURL(t *testing.T) {
 	}
 }
 
-// Mix-up: a response of another provider than the requested one (RFC 9207 §1) is rejected. The code must not be
+// Mix-up: a response from another provider than the requested one (RFC 9207 §1) is rejected. The code must not be
 // sent to any provider.
 func TestCallbackIssuer(t *testing.T) {
 	t.Parallel()
@@ -208,7 +208,7 @@ func TestCallbackDeclined(t *testing.T) {
 	}
 	checkFault(t, err, "", nil)
 
-	// An error response of another provider is ignored too.
+	// An error response from another provider is ignored too.
 	_, err = p.Exchange(t.Context(), relyingparty.Callback{Error: "access_denied", Issuer: "https://login.attacker.example"}, r)
 	if errors.As(err, &e) || !errors.Is(err, relyingparty.ErrCallback) {
 		t.Error(err)

@@ -131,7 +131,7 @@ func TestOldNewsOfOwnChange(t *testing.T) {
 	})
 }
 
-// Many changes without an update of the store need no more memory than a few.
+// Many changes without an update from the store need no more memory than a few.
 func TestManyOwnChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -363,7 +363,7 @@ func (r *Replica) forgetAll() {
 const maxChanged = 10_000
 
 // changed contains the mirrored keys that this process changed. They are read from the store until it
-// has announced the change. The replica does not apply the change itself, because a later change of
+// has announced the change. The replica does not apply the change itself, because a later change by
 // another process may already have been announced.
 type changed struct {
 	at map[string]int64 // time of the store's response, by key

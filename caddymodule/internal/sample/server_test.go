@@ -13,7 +13,7 @@ import (
 // base is the address of the tests' server.
 const base = "https://fhir.example/fhir/R4"
 
-// people returns a server with a few resources in place of the thirty patients.
+// people returns a server with a few resources instead of the thirty patients.
 func people(t testing.TB) *Server {
 	t.Helper()
 	return serverWith(t,

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// Words parses scopes. An error of check is extended by the known scope that resembles the rejected one.
+// Words parses scopes. An error from check is extended by the known scope that resembles the rejected one.
 func Words(to *[]string, check func(string) error) option.Setter {
 	return option.Words(to, func(scope string) error {
 		err := check(scope)

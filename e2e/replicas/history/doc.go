@@ -1,4 +1,4 @@
-// Package history checks that the responses of several gateways to their clients could be those of a single gateway
+// Package history checks that the responses from several gateways to their clients could be those from a single gateway
 // with one store (github.com/anishathalye/porcupine).
 //
 // A [Record] contains operations: the request of a client, its time, and the response. The operations of one grant

@@ -37,7 +37,7 @@ func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 			After   float64 `json:"after"` // in seconds
 		}
 		if json.Unmarshal(line, &entry) != nil {
-			continue // other output of the server
+			continue // other output from the server
 		}
 		over := time.UnixMicro(int64(entry.Time * 1e6)).Sub(r.begin)
 		switch entry.Message {

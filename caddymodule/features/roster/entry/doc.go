@@ -1,6 +1,6 @@
 // Package entry stores the clients and users that an operator adds to running gateways. Each is a separate entry of the
 // durable store, so that the cost of a change does not depend on their number.
 //
-//	roster.go   reading and changing the entries, and following the changes of other gateways; a snapshot of all entries
+//	roster.go   reading and changing the entries, and following changes by other gateways; a snapshot of all entries
 //	updater.go  replacing the authorization server with one with the entries that can be active together
 package entry

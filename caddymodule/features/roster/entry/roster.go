@@ -31,7 +31,7 @@ const (
 	// entries.
 	changesKept = 1024
 
-	// interval is the interval at which a gateway polls the store for changes of other gateways.
+	// interval is the interval at which a gateway polls the store for changes by other gateways.
 	interval = 2 * time.Second
 )
 
@@ -176,7 +176,7 @@ func (r *Roster) catchUp(ctx context.Context, before *reading, to *head) (*Recor
 	return before.record.with(entries), err
 }
 
-// all reads all entries. Entries that are changed in the meantime are read after a later change of the head.
+// all reads all entries. Entries that are changed in the meantime are read after a later change to the head.
 func (r *Roster) all(ctx context.Context) (*Record, error) {
 	keys, err := r.store.List(ctx, entryKind+":")
 	if err != nil {
@@ -226,7 +226,7 @@ const (
 	unreadablePrefix = "roster-unreadable:"
 )
 
-// Change changes an entry. Each change sees the previous change of any gateway. check may reject the change, and can read
+// Change changes an entry. Each change sees the previous change by any gateway. check may reject the change, and can read
 // the entries before it in [Roster.Record]. If alter, check or the store fails, nothing is changed.
 func (r *Roster) Change(ctx context.Context, kind Kind, name string, alter Alteration, check func(before, after *Entry) error) error {
 	r.known.mu.Lock()
@@ -247,7 +247,7 @@ func (r *Roster) Change(ctx context.Context, kind Kind, name string, alter Alter
 	})
 }
 
-// prepare reads changes of other gateways, and stores the first head if the store contains none.
+// prepare reads changes by other gateways, and stores the first head if the store contains none.
 func (r *Roster) prepare(ctx context.Context) error {
 	err := r.refresh(ctx)
 	if err == nil && r.known.read.Load().head == nil {

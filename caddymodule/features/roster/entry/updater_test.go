@@ -161,7 +161,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// Before the roster is read, requests of unknown clients get an error of the store, not of the client.
+// Before the roster is read, requests from unknown clients fail with a store error, not a client error.
 func TestUnreadRoster(t *testing.T) {
 	shared := &countingStore{Store: store.NewMemory(100, 0)}
 	put(t, New(shared, new(Known)), map[string]string{"a": `"a"`})
