@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// nginxAround is the configuration around a server block, as in Debian's nginx.conf, with the test's files.
+// nginxAround is the configuration that encloses a server block, as in Debian's nginx.conf, with the test's files.
 const nginxAround = `daemon off;
 user root;
 pid FOLDER/nginx.pid;

@@ -116,7 +116,7 @@ func TestPostgresRoundTrips(t *testing.T) {
 	}
 }
 
-// A failed start reports the problem of the server or the configuration, and a remedy.
+// A failed start reports the problem of the server or the configuration, and a hint.
 func TestPostgresRefused(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	server.psql(t, "CREATE ROLE reader LOGIN PASSWORD 'x'")

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// TestRedisRefused checks that servers that cannot persist state are rejected with a remedy.
+// TestRedisRefused checks that servers that cannot persist state are rejected with a hint.
 func TestRedisRefused(t *testing.T) {
 	t.Parallel()
 	server := func(t *testing.T, options ...string) redisstore.Options {

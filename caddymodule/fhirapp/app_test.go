@@ -131,7 +131,7 @@ func TestAppRefused(t *testing.T) {
 	}
 }
 
-// Provisioning, as by `caddy validate`, does not write to storage.
+// Provisioning, as in `caddy validate`, does not write to storage.
 func TestProvisionWritesNothing(t *testing.T) {
 	t.Parallel()
 	app, root, err := provisionApp(t, &App{Issuer: "https://x.example", IdentityProviders: []IdentityProvider{{

@@ -141,7 +141,7 @@ func siteWarnings(t *testing.T, ctx caddy.Context) []string {
 
 const guardedAPI = "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_bearer\n\tfhir_expand\n\treverse_proxy 127.0.0.1:1\n}"
 
-// A handler in a place where it has no effect causes a warning with a remedy. The configuration
+// A handler in a place where it has no effect causes a warning with a hint. The configuration
 // still loads.
 func TestCheckSites(t *testing.T) {
 	t.Parallel()

@@ -247,7 +247,7 @@ func TestKeysInFilesWarn(t *testing.T) {
 
 const issuerX, issuerY = "https://x.example", "https://y.example"
 
-// A store rejects a second issuer with an error that contains both issuers and a remedy. The first issuer stays in use.
+// A store rejects a second issuer with an error that contains both issuers and a hint. The first issuer stays in use.
 func TestStoreOfOtherIssuer(t *testing.T) {
 	t.Parallel()
 	newTestServer(t)

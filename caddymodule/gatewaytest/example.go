@@ -186,7 +186,7 @@ func HeaderList(h http.Header, name string) (members []string) {
 	return members
 }
 
-// Formatted returns a Caddyfile formatted as by caddy fmt.
+// Formatted returns a Caddyfile in the format of caddy fmt.
 func Formatted(caddyfileText string) string { return string(caddyfile.Format([]byte(caddyfileText))) }
 
 // HandlerOf returns the only handler of a type in a configuration.

@@ -4,7 +4,7 @@
 // and the objects the types of Kubernetes, Gateway API and the Prometheus Operator without unknown fields, and each
 // other. The Caddyfile in them must provision.
 //
-// The compose files are parsed as by Compose, and their programs are started as processes, with the mounted files, on
+// The compose files are parsed as Compose would, and their programs are started as processes, with the mounted files, on
 // free ports: gateways, Redis, HAProxy, and the script that creates secrets. Stand-ins replace HAPI and Keycloak, and
 // no container is used.
 //

@@ -42,7 +42,7 @@ func (a writings) naming(patient string) string {
 		fmt.Sprintf(`{"reference":[%q,%q]}`, own, spelled), `{"reference":"#c"}`)
 }
 
-// moved returns an own record that references another patient or one of that patient's records, and the referenced record.
+// moved returns one of the attacker's records changed to reference another patient or one of that patient's records, and the referenced record.
 func (a writings) moved(own Record) (string, Record) {
 	v := a.victim()
 	patient := a.World.Find(v.ownerOr(a.other()), "Patient.self")
@@ -73,7 +73,7 @@ func (a writings) replaceOne(text, old, by string) string {
 	return strings.Join(parts[:at], old) + by + strings.Join(parts[at:], old)
 }
 
-// containing returns an own record that contains a record of another patient.
+// containing returns one of the attacker's records with a contained record of another patient.
 func (a writings) containing(own, v, patient Record) string {
 	inner := pick(a.Attacker,
 		fmt.Sprintf(`{"resourceType":"Patient","id":"c","link":[{"other":{"reference":%q},"type":"seealso"}]}`, patient.Reference()),
@@ -87,7 +87,7 @@ func (a writings) containing(own, v, patient Record) string {
 	return text
 }
 
-// added returns an own record with an additional element that references another patient.
+// added returns one of the attacker's records with an additional element that references another patient.
 func (a writings) added(own, patient Record) string {
 	var members map[string]any
 	if err := json.Unmarshal([]byte(own.JSON), &members); err != nil {

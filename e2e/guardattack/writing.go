@@ -23,7 +23,7 @@ func (a writings) draw() Attack {
 		a.jsonPatch, a.jsonPatch, a.pathPatch, a.pathPatch, a.deletion, a.foreign, a.submission, a.submission, a.submission)()
 }
 
-// moving writes an own record that references another patient, additionally or instead.
+// moving writes one of the attacker's records so that it references another patient, additionally or instead.
 func (a writings) moving() Attack {
 	own := a.own()
 	body, v := a.moved(own)
@@ -63,7 +63,7 @@ func (a writings) withHeaders(attack Attack) Attack {
 	return attack
 }
 
-// criteria returns criteria that match a victim's record, several records, or an own record with data of a victim.
+// criteria returns criteria that match a victim's record, several records, or one of the attacker's records by data of a victim.
 func (a writings) criteria(own, v Record) string {
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	return pick(a.Attacker,
@@ -94,7 +94,7 @@ func (a writings) conditional() Attack {
 
 func withoutID(r Record) string { return strings.Replace(r.JSON, `"id":"`+r.ID+`",`, "", 1) }
 
-// jsonPatch patches an own record to reference another patient, or patches a victim's record.
+// jsonPatch patches one of the attacker's records to reference another patient, or patches a victim's record.
 func (a writings) jsonPatch() Attack {
 	own, v := a.own(), a.victim()
 	patient := a.World.Patient(v.ownerOr(a.other()))
@@ -147,7 +147,7 @@ func patchParameters(kind, path, value string) string {
 	return fmt.Sprintf(`{"resourceType":"Parameters","parameter":[{"name":"operation","part":[{"name":"type","valueCode":%q},{"name":"path","valueString":%q}%s]}]}`, kind, path, value)
 }
 
-// deletion deletes a victim's record or, rarely, an own one.
+// deletion deletes a victim's record or, rarely, one of the attacker's.
 func (a writings) deletion() Attack {
 	own, v := a.own(), a.victim()
 	path := pick(a.Attacker, v.Reference(), v.Reference(), v.Reference(), v.Reference()+"/_history", v.Reference()+"/_history/1", v.Type+"?_id="+v.ID, v.Type+"?identifier="+idSystem+v.ID+"m",

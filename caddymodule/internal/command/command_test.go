@@ -91,7 +91,7 @@ func TestIncompleteCommands(t *testing.T) {
 	}
 }
 
-// An id that would be parsed as a flag is rejected with a remedy.
+// An id that would be parsed as a flag is rejected with a hint.
 func TestIDLikeFlag(t *testing.T) {
 	t.Parallel()
 	for _, line := range [][]string{{"fhir-keys", "retire", "-djx"}, {"fhir-sessions", "end", "-djx"}, {"fhir-log", "-djx"}} {

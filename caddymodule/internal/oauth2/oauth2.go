@@ -150,7 +150,7 @@ type Error struct {
 	// Code is an error code of RFC 6749 §4.1.2.1 or §5.2, RFC 6750 §3.1 or OpenID Connect Core §3.1.2.6.
 	Code string
 
-	// Description is the remedy for the client's developer. Endpoints send it and error pages show it. A redirect
+	// Description explains the correction to the client's developer. Endpoints send it and error pages show it. A redirect
 	// contains it only if Shown is set.
 	Description string
 

@@ -333,7 +333,7 @@ func (at place) url(path string) string {
 	}
 	host := strings.Trim(at.hosts[0], "[]")
 	if scheme == "http" && !httporigin.IsLoopback(host) {
-		return "" // a proxy in front terminates TLS and has its own name
+		return "" // a proxy in front terminates TLS under its own name
 	}
 	if address.StartPort != usual {
 		host = net.JoinHostPort(host, strconv.Itoa(int(address.StartPort)))

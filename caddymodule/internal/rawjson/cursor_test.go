@@ -539,7 +539,7 @@ func checkTwice(t *testing.T, first, second string, twice bool) {
 	}
 }
 
-// Numbers are parsed as by encoding/json, both at the end of a text and before other text.
+// Numbers are parsed as in encoding/json, both at the end of a text and before other text.
 func TestEveryNumber(t *testing.T) {
 	t.Parallel()
 	parts := []string{"", "-", "0", "1", "42", ".", ".5", ".05", "e", "E7", "e+7", "e-", "e-10"}
