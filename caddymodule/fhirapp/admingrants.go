@@ -129,7 +129,7 @@ func endGrantsOf(server *authorize.Server, r *http.Request, query url.Values) (e
 	return endedGrants{RevokedGrants: ended, Person: person, Released: released, Void: "every code and access token that was given until now"}, err
 }
 
-// releaseSub releases the sub of ?user=. It runs before the grants are revoked, so that the revocation covers it.
+// releaseSub releases the sub of ?user=. It runs before the revocation, so that no grant of the released sub survives.
 func releaseSub(server *authorize.Server, r *http.Request, query url.Values) (bool, error) {
 	switch {
 	case !query.Has("release_sub"):

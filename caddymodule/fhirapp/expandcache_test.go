@@ -239,7 +239,7 @@ func TestChangedFileIsNoticed(t *testing.T) {
 	g.wantCodes(t, url, "3")
 }
 
-// until waits for the effect of a changed file. It checks the files more often than the watch does.
+// until writes a file, reloads the definitions, and waits until there returns true.
 func (g *gateway) until(t *testing.T, file, content string, there func() bool) {
 	t.Helper()
 	gatewaytest.Put(t, file, content)

@@ -152,7 +152,7 @@ func (s *stack) file(t *testing.T, name, path string, oldNew ...string) string {
 	return ""
 }
 
-// words returns the command of a service. File ownership is ignored, because all processes run as the user of the test.
+// words returns the command of a service. chown becomes a no-op, because all processes run as the user of the test.
 func (s *stack) words(t *testing.T, name string) (translated []string) {
 	t.Helper()
 	for _, word := range append(s.Services[name].Entrypoint, s.Services[name].Command...) {

@@ -29,8 +29,8 @@ type raceTrack struct {
 // race is a concurrent use of one credential or request.
 type race struct {
 	name string
-	// prepare creates the credential, and returns functions that use it, that return the gain of a response ("": it
-	// lost), and that check the outcome.
+	// prepare creates the credential. It returns a function that uses the credential, one that returns the gain of a
+	// response ("" if it lost), and the check of the outcome.
 	prepare func(context.Context) (use func(context.Context) answer, won func(answer) string, check check, err error)
 	shared  bool // all succeed with the same gain
 	alone   bool // a single request, for comparison

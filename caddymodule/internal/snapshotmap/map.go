@@ -125,8 +125,8 @@ func (m *Map[V]) Candidates(other *Map[V]) iter.Seq[string] {
 	}
 }
 
-// Substitute returns the value of another key, chosen by hash of the given key: repeated calls return the same
-// value while neighboring keys stay. It returns the zero value if the map is empty.
+// Substitute returns the value of an arbitrary key that depends on the given key: repeated calls return the same value
+// as long as nearby keys stay. It returns the zero value if the map is empty.
 func (m *Map[V]) Substitute(key string) (v V) {
 	first := indexOf(key)
 	for i := range m.shards {
