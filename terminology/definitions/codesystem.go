@@ -12,30 +12,30 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// CodeSystem is a CodeSystem. It does not change once it is in a library.
+// CodeSystem is a parsed CodeSystem resource or a source. It is immutable once a Set contains it.
 type CodeSystem struct {
 	Definition
-	Concepts       codesystem.Concepts // what it says of its codes
+	Concepts       codesystem.Concepts // its concepts
 	Content        contentMode         // CodeSystem.content
 	CaseSensitive  bool                // CodeSystem.caseSensitive
 	Compositional  bool                // CodeSystem.compositional
 	VersionNeeded  bool                // CodeSystem.versionNeeded
-	frozen         bool                // R4's copy of one that HL7 maintains elsewhere
-	languagePack   bool                // a supplement that adds a language, and is used without being named
+	frozen         bool                // R4's outdated copy of a code system from hl7.terminology
+	languagePack   bool                // supplement that adds a language; applies without being named
 	NotSubsuming   bool                // hierarchyMeaning is grouped-by or part-of
-	supplements    string              // canonical of the code system that a supplement adds to
+	supplements    string              // canonical of the code system that a supplement extends
 	entireValueSet string              // CodeSystem.valueSet
-	Copyright      string              // of a source
-	Common         string              // of a source: see [codesystem.Source]
-	ReasonIssue    bool                // of a source: see [codesystem.Source]
-	edition        string              // of a source: see [codesystem.Source]
-	byValue        string              // of a source, as is Common
-	builtIn        bool                // is a source, whose concepts must not be read before they are needed
-	system         uint32              // index of url in systemTable.systems
-	Rest           []fhirjson.Member   // all other members but concept, unchanged
+	Copyright      string              // copyright of a source
+	Common         string              // Common of a source: see [codesystem.Source]
+	ReasonIssue    bool                // ReasonIssue of a source: see [codesystem.Source]
+	edition        string              // Edition of a source: see [codesystem.Source]
+	byValue        string              // ByValue of a source: see [codesystem.Source]
+	builtIn        bool                // from a source; its concepts must not be read before the first request needs them
+	system         uint32              // index of the URL in SystemTable.List
+	Rest           []fhirjson.Member   // all other members except concept, unchanged
 }
 
-// Number returns the number of a concept, or Parsed if it has none.
+// Number returns the number of a concept, or Parsed for a concept of a grammar.
 func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 	if cs.Concepts.List == nil || c.Code != nil {
 		return Parsed
@@ -43,13 +43,13 @@ func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 	return c.Number
 }
 
-// IsWhole reports whether a code that is not found is none. A grammar without a version may not know the latest words, so a
-// value set that lists such a code keeps it.
+// IsWhole reports whether the code system contains every valid code. A grammar without a version may lack recently
+// added codes, so codes that a value set lists are kept.
 func (cs *CodeSystem) IsWhole() bool {
 	return cs.Content == ContentComplete && (cs.Concepts.List != nil || cs.Version != "")
 }
 
-// UnknownCode tells people that a code is none of the code system, and names the message as HL7 does.
+// UnknownCode returns the ID and text of HL7's message for a code that the code system does not contain.
 func (cs *CodeSystem) UnknownCode(code string) (id, text string) {
 	id, text = "Unknown_Code_in", fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s'", code, cs.URL)
 	if cs.Version != "" {
@@ -58,18 +58,17 @@ func (cs *CodeSystem) UnknownCode(code string) (id, text string) {
 	return id, text
 }
 
-// IsSame reports whether two concepts are one.
+// IsSame reports whether two concepts are the same.
 func (cs *CodeSystem) IsSame(a, b codesystem.Concept) bool {
 	return a.Number == b.Number && bytes.Equal(a.Code, b.Code)
 }
 
-// StandsInFor reports whether it stands in for a version of the code system, "" for any.
+// StandsInFor reports whether the code system is a stand-in for a version of the complete one; "" means any.
 func (cs *CodeSystem) StandsInFor(version string) bool {
 	return cs.Content == ContentStandIn && slices.Contains([]string{"", cs.Version, cs.edition}, version)
 }
 
-// NotListed is the error for a code system whose codes are those of a grammar, where all of them are wanted and no value
-// set of common ones is here.
+// NotListed returns the error for listing all codes of a grammar that has no value set of common codes loaded.
 func (cs *CodeSystem) NotListed() error {
 	e := outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
 		fmt.Sprintf("The code system %s has a grammar, so its codes cannot be listed; list the ones you need in the value set", cs.Canonical()))
@@ -79,8 +78,8 @@ func (cs *CodeSystem) NotListed() error {
 	return e
 }
 
-// supersedes reports whether a code system loaded later is preferred to an earlier one: any to R4's copy, else by their
-// versions.
+// supersedes reports whether a code system loaded later is preferred to an earlier one: R4's frozen copies always lose,
+// other code systems are compared by version.
 func (cs *CodeSystem) supersedes(earlier *CodeSystem) bool {
 	if cs.frozen != earlier.frozen {
 		return earlier.frozen
@@ -91,40 +90,40 @@ func (cs *CodeSystem) supersedes(earlier *CodeSystem) bool {
 // contentMode is CodeSystem.content.
 type contentMode string
 
-// The values of CodeSystem.content.
+// Values of CodeSystem.content.
 const (
 	contentNotPresent contentMode = "not-present"
-	ContentExample    contentMode = "example"    // the code example
-	ContentFragment   contentMode = "fragment"   // the code fragment
-	ContentComplete   contentMode = "complete"   // the code complete
-	ContentSupplement contentMode = "supplement" // the code supplement
+	ContentExample    contentMode = "example"    // the code "example"
+	ContentFragment   contentMode = "fragment"   // the code "fragment"
+	ContentComplete   contentMode = "complete"   // the code "complete"
+	ContentSupplement contentMode = "supplement" // the code "supplement"
 	ContentStandIn    contentMode = codesystem.StandIn
 )
 
-// HasConcepts reports whether all or some of the code system's own concepts are here.
+// HasConcepts reports whether some or all of the code system's concepts are loaded.
 func (m contentMode) HasConcepts() bool {
 	return m == ContentComplete || m.IsPart()
 }
 
-// IsPart reports whether the code system has more codes than are here, so that a code that is not found may be valid.
+// IsPart reports whether only some of the codes are loaded, so that an unknown code may still be valid.
 func (m contentMode) IsPart() bool { return m == ContentFragment || m == ContentExample }
 
-// replaces reports whether a definition takes the place of a built-in code system: a complete one always does, and a
-// fragment that of a fragment. An example never does, since it would hide a grammar or a full list.
+// replaces reports whether a loaded definition replaces a built-in code system. A complete definition always does, a
+// fragment only replaces a fragment. An example never does because it would hide a grammar or a full list.
 func (m contentMode) replaces(builtIn contentMode) bool {
 	return m == ContentComplete || m == ContentFragment && builtIn == ContentFragment
 }
 
-// Parsed is the concept of an entry whose code system reads codes rather than listing them.
+// Parsed is the concept of an entry whose code system is a grammar and has no concept numbers.
 const Parsed = None - 1
 
-// Unlisted is Parsed for an entry that has its code from another value set, which does not count otherwise.
+// Unlisted is Parsed for an entry with a row of another value set, of which only the code counts.
 const Unlisted = Parsed - 1
 
-// None is the index of no code system or concept.
+// None is the index of a missing code system or concept.
 const None = ^uint32(0)
 
-// codeSystemBuilder reads a CodeSystem.
+// codeSystemBuilder builds a CodeSystem from its members.
 type codeSystemBuilder struct {
 	CodeSystem
 	table table.Builder
@@ -165,7 +164,7 @@ func (b *codeSystemBuilder) member(r *fhirjson.Reader, name string) error {
 	return b.known(inner, name)
 }
 
-// known reads a member that has a meaning here.
+// known reads a member that operations use.
 func (b *codeSystemBuilder) known(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "caseSensitive":

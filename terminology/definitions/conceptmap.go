@@ -7,46 +7,46 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// ConceptMap holds of a ConceptMap what $translate needs.
+// ConceptMap contains the members of a ConceptMap that $translate uses.
 type ConceptMap struct {
 	Definition
 	SourceScope, TargetScope string     // canonicals of value sets
 	Groups                   []MapGroup // ConceptMap.group
 }
 
-// MapGroup is one of ConceptMap.group.
+// MapGroup is an entry of ConceptMap.group.
 type MapGroup struct {
-	Source, SourceVersion string       // the code system that is mapped
-	Target, TargetVersion string       // the one that it is mapped to
+	Source, SourceVersion string       // code system of the source codes
+	Target, TargetVersion string       // code system of the target codes
 	Elements              []MapElement // ConceptMap.group.element
 	Unmapped              unmapped     // ConceptMap.group.unmapped
 }
 
-// unmapped is ConceptMap.group.unmapped, absent if it has no mode.
+// unmapped is ConceptMap.group.unmapped; Mode is empty if it is absent.
 type unmapped struct {
 	Mode                       string // provided (in R5 use-source-code), fixed or other-map
-	Code, Display, Equivalence string // of fixed
-	OtherMap                   string // canonical
+	Code, Display, Equivalence string // members for the mode fixed
+	OtherMap                   string // canonical, for the mode other-map
 }
 
 // MapElement is ConceptMap.group.element.
 type MapElement struct {
-	Code, Display, Comment string      // members of these names
+	Code, Display, Comment string      // members of the same names
 	Targets                []MapTarget // ConceptMap.group.element.target
 }
 
-// MapTarget is ConceptMap.group.element.target. One without a code says that the element maps to nothing.
+// MapTarget is ConceptMap.group.element.target. A target without a code means that the element has no mapping.
 type MapTarget struct {
-	Code, Display, Equivalence, Comment string         // members of these names
-	DependsOn, Products                 []MapAttribute // other elements that it depends on, or also produces
+	Code, Display, Equivalence, Comment string         // members of the same names
+	DependsOn, Products                 []MapAttribute // ConceptMap.group.element.target.dependsOn and product
 }
 
 // MapAttribute is ConceptMap.group.element.target.dependsOn or product.
 type MapAttribute struct {
-	Property, System, Value, Display string // members of these names
+	Property, System, Value, Display string // members of the same names
 }
 
-// member reads one member of a ConceptMap, by its name in R4 or R5.
+// member reads a member of a ConceptMap by its R4 or R5 name.
 func (m *ConceptMap) member(r *fhirjson.Reader, name string) error {
 	if known, err := m.Definition.member(r, name); known {
 		return err
@@ -62,7 +62,7 @@ func (m *ConceptMap) member(r *fhirjson.Reader, name string) error {
 	return r.Skip()
 }
 
-// group reads one of ConceptMap.group. Its systems may be url|version.
+// group reads an entry of ConceptMap.group. source and target may have the form url|version.
 func (m *ConceptMap) group(r *fhirjson.Reader) error {
 	var g MapGroup
 	err := r.ObjectWith(func(name []byte) error {
@@ -92,7 +92,7 @@ func (m *ConceptMap) group(r *fhirjson.Reader) error {
 	return err
 }
 
-// element reads one of ConceptMap.group.element. R5's noMap becomes R4's target without a code.
+// element reads an entry of ConceptMap.group.element. R5's noMap becomes R4's target without a code.
 func (g *MapGroup) element(r *fhirjson.Reader) error {
 	var e MapElement
 	err := r.ObjectWith(func(name []byte) error {
@@ -145,22 +145,22 @@ func appendMapAttribute(list *[]MapAttribute, r *fhirjson.Reader) error {
 	return err
 }
 
-// MapTable holds concept maps.
+// MapTable indexes concept maps by canonical and ID.
 type MapTable struct {
-	Lists   [][]*ConceptMap // those of each overlay, the uppermost first, and those that were loaded, in this order
-	indexes layer[int]      // of those that were loaded, by url|version
+	Lists   [][]*ConceptMap // concept maps of each overlay, uppermost first, then the loaded ones in loading order
+	indexes layer[int]      // indexes of loaded concept maps by url|version
 	byID    idTable[*ConceptMap]
 }
 
-// over returns a table with the same concept maps, to which others can be added.
+// over returns an empty overlay of the table.
 func (t *MapTable) over(beside bool) MapTable {
 	return MapTable{Lists: append(make([][]*ConceptMap, 1), t.Lists...), byID: t.byID.over(beside)}
 }
 
-// ByID finds a concept map by its id.
+// ByID returns the concept map with an ID.
 func (t *MapTable) ByID(id string) (*ConceptMap, bool) { return t.byID.get(id) }
 
-// addConceptMap adds a concept map. It replaces one with the same url and version if both are loaded.
+// addConceptMap adds a concept map. Among loaded ones, it replaces a concept map with the same URL and version.
 func (t *MapTable) addConceptMap(m *ConceptMap) {
 	list := &t.Lists[0]
 	if len(t.Lists) == 1 && m.URL != "" {
@@ -176,7 +176,7 @@ func (t *MapTable) addConceptMap(m *ConceptMap) {
 	*list = append(*list, m)
 }
 
-// ConceptMap finds a concept map by its canonical; the one loaded last counts.
+// ConceptMap returns the concept map with a canonical. If several match, the last one loaded wins.
 func (t *MapTable) ConceptMap(reference string) (*ConceptMap, bool) {
 	for _, list := range t.Lists {
 		for _, m := range slices.Backward(list) {
@@ -188,7 +188,7 @@ func (t *MapTable) ConceptMap(reference string) (*ConceptMap, bool) {
 	return nil, false
 }
 
-// Equivalences are R4's codes for relationships of R5, and for none.
+// Equivalences maps relationships of R5, and a missing relationship, to R4's codes.
 var Equivalences = map[string]string{
 	"": "relatedto", "related-to": "relatedto", "not-related-to": "disjoint",
 	"source-is-narrower-than-target": "wider", "source-is-broader-than-target": "narrower",

@@ -11,25 +11,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// Definition holds the members that code systems and value sets have in common.
+// Definition contains the members that CodeSystem, ValueSet and ConceptMap share.
 type Definition struct {
-	ID, URL, Version, Name, Title, Status string // members of these names
-	Language, Date, Publisher             string // members of these names
-	standardsStatus                       string // from the extension
-	Experimental                          *bool  // nil: not said
-	modifier                              string // implicit rules or a modifier extension in it, which are not understood
+	ID, URL, Version, Name, Title, Status string // members of the same names
+	Language, Date, Publisher             string // members of the same names
+	standardsStatus                       string // extension structuredefinition-standards-status
+	Experimental                          *bool  // nil: not specified
+	modifier                              string // unsupported implicit rules or modifier extension, described for an error message
 }
 
-// Canonical returns url|version.
+// Canonical returns the canonical: url|version, or only the URL without a version.
 func (d *Definition) Canonical() string { return outcome.Canonical(d.URL, d.Version) }
 
-// IsNamed reports whether a canonical means this definition.
+// IsNamed reports whether a canonical refers to this definition.
 func (d *Definition) IsNamed(reference string) bool {
 	url, version := outcome.Split(reference)
 	return url == d.URL && (version == "" || MatchesVersion(d.Version, version))
 }
 
-// member reads a member that code systems and value sets share, and reports whether it was one.
+// member reads a member of Definition and reports whether name is such a member.
 func (d *Definition) member(r *fhirjson.Reader, name string) (bool, error) {
 	if name == "experimental" {
 		d.Experimental = new(bool)
@@ -47,7 +47,7 @@ func (d *Definition) member(r *fhirjson.Reader, name string) (bool, error) {
 	return false, nil
 }
 
-// Texts are the members that code systems and value sets share and that are strings.
+// Texts returns the string members of Definition with their destinations.
 func (d *Definition) Texts() [9]fhirjson.String {
 	return [...]fhirjson.String{
 		{Name: "id", Into: &d.ID}, {Name: "language", Into: &d.Language}, {Name: "url", Into: &d.URL},
@@ -56,7 +56,7 @@ func (d *Definition) Texts() [9]fhirjson.String {
 	}
 }
 
-// DefinitionOf reads the members that code systems and value sets share.
+// DefinitionOf reads the members of Definition from a resource.
 func DefinitionOf(resource jsontext.Value) (d Definition, err error) {
 	r := fhirjson.ReaderOf(resource)
 	err = r.Object(func(name []byte) error {
@@ -68,18 +68,17 @@ func DefinitionOf(resource jsontext.Value) (d Definition, err error) {
 	return d, err
 }
 
-// isLeftOut reports whether a member is of no use here: narrative and metadata, a stored expansion, and extensions of
-// primitives.
+// isLeftOut reports whether a member is ignored: narrative, metadata, a stored expansion, and extensions of primitives.
 func isLeftOut(name string) bool {
 	return name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_")
 }
 
-// omittedCodes are the implicit rules of a definition that HL7's convertor made from one of a later release of FHIR: codes
-// that R4 lacks are in extensions. Those of filters are read, and no others count here.
+// omittedCodes are the implicit rules that HL7's converter adds to definitions of later FHIR releases: it moves codes
+// that R4 lacks to extensions. Only extensions of filters matter for expansion, and those are supported.
 const omittedCodes = "https://hl7.org/fhir/implicit-rules/omitted-mandatory-interversion-code"
 
-// modifiers reads modifier extensions or implicitRules. Only omittedCodes are supported, so a definition that has others
-// must not be used (R4 §2.4).
+// modifiers reads modifier extensions or implicitRules. A definition with any value other than omittedCodes must not be
+// used (R4 §2.4).
 func (d *Definition) modifiers(r *fhirjson.Reader) error {
 	if r.IsPrimitive() {
 		rules, err := r.Text()
@@ -95,7 +94,7 @@ func (d *Definition) modifiers(r *fhirjson.Reader) error {
 	return err
 }
 
-// Usable fails for a definition with implicit rules or a modifier extension.
+// Usable returns an error for a definition with unsupported implicit rules or modifier extensions.
 func (d *Definition) Usable(kind string) error {
 	if d.modifier == "" {
 		return nil
@@ -103,8 +102,8 @@ func (d *Definition) Usable(kind string) error {
 	return outcome.Incomplete("not-supported", "%s %s has %s, which is not understood here", kind, d.Canonical(), d.modifier)
 }
 
-// Standing returns what users of a definition should know: always that it is deprecated or withdrawn; that it is retired,
-// experimental or a draft only if the value set that uses it is not. Else it is empty.
+// Standing returns the status to warn users about, or "". Deprecated and withdrawn are always reported; retired,
+// experimental and draft are reported only if the value set does not have the same status.
 func (d *Definition) Standing(vs *ValueSet) string {
 	experimental := func(d *Definition) bool { return d.Experimental != nil && *d.Experimental }
 	switch {
@@ -126,8 +125,8 @@ func (d *Definition) Standing(vs *ValueSet) string {
 	return ""
 }
 
-// LatestOf returns the latest of the resources that have the canonical or id, or nil. Those with content go before those
-// without.
+// LatestOf returns the latest resource with the requested canonical or ID, or nil. Resources with content are
+// preferred.
 func LatestOf(resources []jsontext.Value, m outcome.Missing) (latest jsontext.Value, err error) {
 	var best *head
 	for _, resource := range resources {
@@ -145,7 +144,7 @@ func LatestOf(resources []jsontext.Value, m outcome.Missing) (latest jsontext.Va
 	return latest, nil
 }
 
-// head is what latestOf compares.
+// head contains the members that [LatestOf] compares.
 type head struct {
 	Definition
 	Kind    string
@@ -154,7 +153,7 @@ type head struct {
 
 func (h *head) hasContent() bool { return h.Kind != "CodeSystem" || h.content.HasConcepts() }
 
-// HeadOf reads what names a resource.
+// HeadOf reads the identifying members of a resource.
 func HeadOf(resource jsontext.Value) (*head, error) {
 	h, r := new(head), fhirjson.ReaderOf(resource)
 	return h, r.Strings(
@@ -164,7 +163,7 @@ func HeadOf(resource jsontext.Value) (*head, error) {
 	)
 }
 
-// AddTo adds values to a list, each once.
+// AddTo appends the values that the list does not yet contain.
 func AddTo[T comparable](list *[]T, values ...T) {
 	for _, value := range values {
 		if !slices.Contains(*list, value) {

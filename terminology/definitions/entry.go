@@ -9,20 +9,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// Entry is one code of an expansion. CodeSystem is None if it is not loaded; Concept is None if the code system does not
-// have the code, and Parsed or Unlisted if it has, but no number for it; Listed is the row of rowTable in which a value set lists it,
-// or 0.
+// Entry is an entry of an expansion. CodeSystem is None if the code system is not loaded. Concept is None if the code
+// system lacks the code, and Parsed or Unlisted if the concept has no number. Listed is the row of the value set's own
+// listing, or 0.
 type Entry struct {
-	CodeSystem, Concept, Listed uint32 // see above
+	CodeSystem, Concept, Listed uint32 // indexes and row, described above
 }
 
-// IsKnown reports whether the code system is here and has the code.
+// IsKnown reports whether the code system is loaded and contains the code.
 func (e Entry) IsKnown() bool { return e.Concept != None }
 
-// IsNumbered reports whether the concept is a number.
+// IsNumbered reports whether Concept is a concept number.
 func (e Entry) IsNumbered() bool { return e.Concept < Unlisted }
 
-// Own returns the row in which the value set itself lists an entry, or 0.
+// Own returns the row in which the value set itself lists the entry, or 0.
 func (e Entry) Own() uint32 {
 	if e.Concept == Unlisted {
 		return 0
@@ -30,17 +30,17 @@ func (e Entry) Own() uint32 {
 	return e.Listed
 }
 
-// LocatedEntry is an entry with its concept, if its code system has it.
+// LocatedEntry is an entry with its located concept.
 type LocatedEntry struct {
 	Entry
-	At codesystem.Concept // the concept; of no use if IsKnown is false
+	At codesystem.Concept // the concept; undefined if IsKnown is false
 }
 
-// Locate returns an entry with its concept.
+// Locate resolves the concept of an entry.
 func (d *Set) Locate(e Entry) LocatedEntry {
 	at := codesystem.At(e.Concept)
 	switch e.Concept {
-	case Parsed, Unlisted: // by the code that the value set lists
+	case Parsed, Unlisted: // grammars parse the code that the value set lists
 		at, _ = d.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(d.Code(e))
 	case None:
 		at = codesystem.Concept{}
@@ -48,12 +48,12 @@ func (d *Set) Locate(e Entry) LocatedEntry {
 	return LocatedEntry{Entry: e, At: at}
 }
 
-// Supplement says that a code system supplements another.
+// Supplement pairs a code system with a supplement.
 type Supplement struct {
 	Of, By uint32 // indexes in SystemTable.CodeSystems
 }
 
-// Code returns an entry's code.
+// Code returns the code of an entry.
 func (d *Set) Code(e Entry) []byte {
 	if e.IsNumbered() {
 		return d.Systems.CodeSystems[e.CodeSystem].Concepts.Code(codesystem.At(e.Concept))
@@ -62,7 +62,7 @@ func (d *Set) Code(e Entry) []byte {
 	return table.Texts.At(table.Code[row])
 }
 
-// Coded returns code, display and flags.
+// Coded returns the code, display and flags of an entry.
 func (d *Set) Coded(e Entry) (code, display []byte, flags codesystem.Flags) {
 	if !e.IsNumbered() || e.Listed != 0 {
 		return d.Code(e), d.Display(e), d.Flags(e)
@@ -70,7 +70,7 @@ func (d *Set) Coded(e Entry) (code, display []byte, flags codesystem.Flags) {
 	return d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(codesystem.At(e.Concept))
 }
 
-// Display returns the value set's own display, else the code system's, else nil.
+// Display returns the display from the value set, otherwise from the code system, otherwise nil.
 func (d *Set) Display(e Entry) []byte {
 	if own := d.ownDisplay(e); len(own) > 0 || !e.IsKnown() {
 		return own
@@ -79,7 +79,7 @@ func (d *Set) Display(e Entry) []byte {
 	return display
 }
 
-// ownDisplay returns the display that the value set itself has for an entry, or nil.
+// ownDisplay returns the display that the value set lists for an entry, or nil.
 func (d *Set) ownDisplay(e Entry) []byte {
 	if e.Own() == 0 {
 		return nil
@@ -88,10 +88,10 @@ func (d *Set) ownDisplay(e Entry) []byte {
 	return table.Texts.At(table.display[row])
 }
 
-// Flags returns what the code system says of an entry's concept.
+// Flags returns the flags of an entry: those of its concept and those of a stored expansion.
 func (d *Set) Flags(e Entry) codesystem.Flags { return d.FlagsOf(d.Locate(e)) }
 
-// FlagsOf is Flags for an entry that has been located.
+// FlagsOf is [Set.Flags] for a located entry.
 func (d *Set) FlagsOf(e LocatedEntry) codesystem.Flags {
 	flags := d.storedFlags(e.Entry)
 	if !e.IsKnown() {
@@ -101,7 +101,7 @@ func (d *Set) FlagsOf(e LocatedEntry) codesystem.Flags {
 	return known | flags
 }
 
-// storedFlags returns what a stored expansion says of an entry.
+// storedFlags returns the flags of an entry of a stored expansion.
 func (d *Set) storedFlags(e Entry) codesystem.Flags {
 	if e.Own() == 0 {
 		return 0
@@ -110,7 +110,7 @@ func (d *Set) storedFlags(e Entry) codesystem.Flags {
 	return table.flags[e.Listed]
 }
 
-// SystemOf returns the index of an entry's code system in systemTable.systems.
+// SystemOf returns the index of an entry's code system in SystemTable.List.
 func (d *Set) SystemOf(e Entry) uint32 {
 	if e.IsKnown() {
 		return d.Systems.CodeSystems[e.CodeSystem].system
@@ -119,7 +119,7 @@ func (d *Set) SystemOf(e Entry) uint32 {
 	return table.system[row]
 }
 
-// DeprecatedIn reports whether the value set that lists a concept marks it as deprecated.
+// DeprecatedIn reports whether the value set marks a listed concept as deprecated.
 func (d *Set) DeprecatedIn(e Entry) bool {
 	if e.Own() == 0 {
 		return false
@@ -132,8 +132,8 @@ func (d *Set) DeprecatedIn(e Entry) bool {
 	})
 }
 
-// ShownTexts appends the displays and designations of an entry: the value set's own display, those of the code system
-// and its supplements, and the value set's own designations.
+// ShownTexts appends the displays and designations of an entry: the value set's own display, the texts of the code
+// system and its supplements, and the value set's own designations.
 func (d *Set) ShownTexts(dst []codesystem.Text, e LocatedEntry, language string, supplements []Supplement) []codesystem.Text {
 	if !e.IsKnown() {
 		return d.ownDesignations(d.ownDisplayText(dst, e.Entry, language), e.Entry)
@@ -152,8 +152,8 @@ func (d *Set) ShownTexts(dst []codesystem.Text, e LocatedEntry, language string,
 	return d.ownDesignations(dst, e.Entry)
 }
 
-// AppendCommonName appends the display that the value set of codes in common use has for a concept of a grammar: UCUM's display
-// of mg/dL is mg/dL, and the value set's is milligram per deciliter. spend pays for the rows that are compared.
+// AppendCommonName appends the display from the value set of common codes for a concept of a grammar. Example: UCUM's
+// own display of mg/dL is mg/dL, the value set has milligram per deciliter. spend charges for each compared row.
 func (d *Set) AppendCommonName(dst []codesystem.Text, e LocatedEntry, spend func(int) error) ([]codesystem.Text, error) {
 	cs := d.Systems.CodeSystems[e.CodeSystem]
 	vs, ok := d.ValueSets.Find(cs.Common)
@@ -189,7 +189,7 @@ func hasText(texts []codesystem.Text, value []byte) bool {
 	return slices.ContainsFunc(texts, func(t codesystem.Text) bool { return bytes.Equal(t.Value, value) })
 }
 
-// Described yields the code system of an entry and the supplements that have its concept, with the concept in each.
+// Described yields the code system of an entry and each supplement that contains its concept, with the concept in each.
 func (d *Set) Described(e LocatedEntry, supplements []Supplement) iter.Seq2[*CodeSystem, codesystem.Concept] {
 	return func(yield func(*CodeSystem, codesystem.Concept) bool) {
 		if !e.IsKnown() || !yield(d.Systems.CodeSystems[e.CodeSystem], e.At) {
@@ -208,7 +208,7 @@ func (d *Set) Described(e LocatedEntry, supplements []Supplement) iter.Seq2[*Cod
 	}
 }
 
-// ownDisplayText appends the value set's own display of an entry, if there is one.
+// ownDisplayText appends the value set's own display of an entry, if present.
 func (d *Set) ownDisplayText(dst []codesystem.Text, e Entry, language string) []codesystem.Text {
 	if display := d.ownDisplay(e); len(display) > 0 {
 		dst = append(dst, codesystem.Text{Language: language, Use: codesystem.PreferredForLanguage, Value: display, Display: true, Own: true})
@@ -231,17 +231,17 @@ func (d *Set) ownDesignations(dst []codesystem.Text, e Entry) []codesystem.Text 
 	return dst
 }
 
-// Language says which languages displays should be in.
+// Language contains the language preferences of a request.
 type Language struct {
-	// Display is the parameter displayLanguage: a list of languages, possibly with weights.
+	// Display is the parameter displayLanguage: a list of languages, optionally weighted.
 	Display string
 
-	// Accept is the header Accept-Language. It counts after the value set's own parameter.
+	// Accept is the header Accept-Language. It has lower priority than the value set's own displayLanguage parameter.
 	Accept string
 }
 
-// Preferred returns the languages for the displays of a value set: the parameter's, the value set's own parameter's,
-// the header's or the value set's, in this order.
+// Preferred returns the display languages for a value set from the first source present: the request parameter, the
+// value set's own parameter, the header, the value set's language.
 func (l *Language) Preferred(vs *ValueSet) string {
 	return cmp.Or(l.Display, vs.standard("displayLanguage"), l.Accept, vs.Language)
 }

@@ -25,7 +25,7 @@ func coreSet(t testing.TB) *Set {
 	return l
 }
 
-// setOf loads the given resources, each from a file of its own, in order.
+// setOf loads the given resources in order, each from a separate file.
 func setOf(t testing.TB, resources ...string) *Set {
 	t.Helper()
 	l, err := Load(t.Context(), Options{Definitions: fixture.Files(t, resources...), Now: func() time.Time { return fixture.Time }})

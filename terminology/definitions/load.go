@@ -30,14 +30,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Load reads definitions. It fails if a pattern matches nothing, or with an error that names the file if one cannot be
-// read completely.
+// Load reads all definitions. It returns an error if a pattern matches nothing, or if a file cannot be read completely.
 func Load(ctx context.Context, o Options) (l *Set, err error) {
 	o.SetDefaults()
 	l = newLibrary(o)
 	loader := newResourceLoader(l)
 	loader.options = &o
-	defer loader.codes.table.Memory.Release() // of an incomplete code system
+	defer loader.codes.table.Memory.Release() // memory of an incomplete code system
 	if l.Usage, err = loadWeights(ctx, o.Weights); err != nil {
 		return nil, err
 	}
@@ -69,8 +68,8 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 	return l, nil
 }
 
-// IndexLarge builds the indexes of large code systems, so that no request waits for them. Others take milliseconds when
-// they are first needed.
+// IndexLarge builds the search indexes of large code systems in advance, so that requests do not wait for them. Indexes
+// of small code systems take milliseconds and are built on demand.
 func (d *Set) IndexLarge(ctx context.Context, log *slog.Logger) {
 	built := false
 	for _, cs := range d.Systems.CodeSystems {
@@ -82,79 +81,78 @@ func (d *Set) IndexLarge(ctx context.Context, log *slog.Logger) {
 		}
 	}
 	if built {
-		debug.FreeOSMemory() // loading took more than its result
+		debug.FreeOSMemory() // loading needs more memory than its result
 	}
 }
 
-// Options says what [Load] loads.
+// Options configures [Load].
 type Options struct {
 	// Core loads the built-in definitions: the code systems and value sets of FHIR R4 (4.0.1) with its v2 tables and v3
 	// code systems, and the bindings of its elements, for the parameter context. Default: false.
 	Core bool
 
-	// Definitions are the files and folders to load after the core, in this order, as paths or patterns of
-	// [path/filepath.Glob]. A .json file holds one or more resources or Bundles, an .xml file one; a .tgz file is a FHIR
-	// package. Folders are searched for such files at any depth.
+	// Definitions are the files and folders to load after the core, in this order: paths or [path/filepath.Glob] patterns.
+	// A .json file contains one or more resources or Bundles, an .xml file a single resource, a .tgz file a FHIR package.
+	// Folders are searched recursively.
 	//
-	// A reference without a version means the highest version; of equal or incomparable versions, the one loaded later. The
-	// core's copies of the code systems that HL7 maintains at http://terminology.hl7.org/ come after any that is loaded.
+	// A reference without a version means the highest version; among equal or incomparable versions, the last one loaded.
+	// The core's copies of code systems from http://terminology.hl7.org/ rank below any loaded version. Default: none.
 	Definitions []string
 
-	// Sources are code systems that are no resources, beside those that the program knows itself. Each counts only where the
-	// definitions have no concepts of it. Default: none.
+	// Sources are code systems that are not resources, in addition to the built-in ones. A source applies only if no
+	// definition contains concepts of its code system. Default: none.
 	Sources []codesystem.Source
 
-	// Synonyms say what words of the parameter filter also stand for. Each is [EnglishSynonyms]; the canonical of a
-	// ConceptMap among the definitions (url or url|version), known by its :// or urn:; a file with ConceptMaps, known by
-	// its extension .json or .xml; or another file, which [textindex.Synonyms.Read] reads. It is an error if one cannot be
-	// read, or a ConceptMap makes no synonyms, or more than 100,000.
+	// Synonyms are lists of synonyms for the parameter filter. An entry is [EnglishSynonyms], the canonical of a loaded
+	// ConceptMap (url or url|version, recognized by :// or urn:), a ConceptMap file (.json or .xml), or another file in
+	// the format of [textindex.Synonyms.Read]. It is an error if a list cannot be read, or if a ConceptMap yields no
+	// synonyms or more than 100,000.
 	//
-	// The displays of a ConceptMap's elements and targets become synonyms, in its language or else English: of those that
-	// are equivalent or equal, each also finds the other; of others, the narrower also finds the wider. Where a code system
-	// is loaded, its displays count as well. Default: none.
+	// A ConceptMap yields the displays of elements and targets, in its language or else English. Equivalent or equal codes
+	// find each other; otherwise the narrower text also finds the wider concept. Displays of loaded code systems are
+	// included. Default: none.
 	Synonyms []string
 
-	// Weights are files that say how often codes are used, as [weights.Weights.Read] reads them, or [DefinitionWeights].
+	// Weights are files with usage frequencies of codes in the format of [weights.Weights.Read], or [DefinitionWeights].
 	// Default: none.
 	Weights []string
 
-	// MaxImportDepth is how deep value sets may import each other. Default: 32.
+	// MaxImportDepth is the maximum nesting of value set imports. Default: 32.
 	MaxImportDepth int
 
-	// MaxGathered bounds the cost of one request, in codes that are gathered or looked at. All value sets, codings and
-	// validations of the request count: the codes of includes and imported value sets, the values that filters look at
-	// (for a regex, each state for every two bytes), and the texts that are compared or searched. Default: 20,000,000,
-	// which takes about a second.
+	// MaxGathered is the maximum cost of one request, in codes visited across all its value sets, codings and validations:
+	// codes of includes and imports, values that filters examine (for a regex, each state per two bytes), and texts that
+	// are compared or searched. Default: 20,000,000, which takes about a second.
 	MaxGathered int
 
-	// MaxRegexStates bounds the states of the automaton for a regex in a filter: about one for each character, times the
-	// repetitions ({n,m}) around it. Default: 1000.
+	// MaxRegexStates is the maximum number of automaton states for a regex in a filter: about one per character,
+	// multiplied by surrounding repetitions ({n,m}). Default: 1000.
 	MaxRegexStates int
 
-	// MaxValue bounds a value that is held whole while it is read, such as a string or compose, in bytes of JSON.
-	// Default: 64 MiB.
+	// MaxValue is the maximum size of a value that is buffered while reading, such as a string or compose, in bytes of
+	// JSON. Default: 64 MiB.
 	MaxValue int64
 
-	// MaxPackage bounds the unpacked content of a FHIR package, in bytes; beyond 16 MiB it must also be no more than fifty
-	// times as large as the package. Default: 2 GiB.
+	// MaxPackage is the maximum unpacked size of a FHIR package in bytes. Above 16 MiB, the unpacked content may also be
+	// at most 50 times the size of the package. Default: 2 GiB.
 	MaxPackage int64
 
-	// MaxCachedEntries bounds the cached expansions, in codes: 12 bytes each, and 8 more if they can be shown as a tree.
-	// Value sets that requests sent are cached too, up to 12 bytes for each of so many codes. Default: 1,000,000.
+	// MaxCachedEntries is the capacity of the expansion cache in codes: 12 bytes each, plus 8 if expandable as a tree.
+	// Value sets from requests share this limit separately, at up to 12 bytes per code. Default: 1,000,000.
 	MaxCachedEntries int
 
 	// Now is the clock. Default: [time.Now].
 	Now func() time.Time
 
-	// Logger logs each source at debug level, the progress of a large one every few seconds at info level, and a folder
-	// without definitions at warn level. Default: none.
+	// Logger receives each source at debug level, the progress of a large source every few seconds at info level, and a
+	// warning for a folder without definitions. Default: discarded.
 	Logger *slog.Logger
 
-	// Terminal shows a progress bar for a large source; see the function [Terminal]. Default: none.
+	// Terminal displays a progress bar for large sources; see the function [Terminal]. Default: none.
 	Terminal io.Writer
 }
 
-// SetDefaults sets what is not set to its default.
+// SetDefaults replaces zero values with their defaults.
 func (o *Options) SetDefaults() {
 	o.MaxImportDepth = cmp.Or(o.MaxImportDepth, 32)
 	o.MaxGathered = cmp.Or(o.MaxGathered, 20_000_000)
@@ -168,19 +166,19 @@ func (o *Options) SetDefaults() {
 	}
 }
 
-// NoLog is the default of loggers.
+// NoLog discards all records. It is the default logger.
 var NoLog = slog.New(slog.DiscardHandler)
 
 var extensions = []string{".json", ".xml", ".tgz"}
 
-// Sources returns the files that a path or pattern stands for, in lexical order: none for a folder without definitions.
+// Sources returns the files that a path or pattern matches, in lexical order. A folder without definitions yields none.
 func Sources(pattern string) ([]string, error) {
 	matches, err := filepath.Glob(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("definitions %s: %w", pattern, err)
 	}
 	if _, err := os.Stat(pattern); err == nil {
-		matches = []string{pattern} // a name that merely looks like a pattern
+		matches = []string{pattern} // a file name that contains pattern characters
 	}
 	if len(matches) == 0 {
 		return nil, fmt.Errorf("definitions %s: %w", pattern, fs.ErrNotExist)
@@ -196,9 +194,8 @@ func Sources(pattern string) ([]string, error) {
 	return files, nil
 }
 
-// filesIn returns a file, or the definition files in a folder and its subfolders. It skips names that begin with a dot.
-// A folder with a package.json is an unpacked FHIR package: that file and the folders beside its resources are skipped
-// too.
+// filesIn returns the given file, or the definition files in a folder and its subfolders. It skips hidden files. In an
+// unpacked FHIR package (a folder with package.json) it also skips package.json and the folders without definitions.
 func filesIn(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil || !info.IsDir() {
@@ -223,8 +220,8 @@ func filesIn(name string) ([]string, error) {
 	return files, err
 }
 
-// isBeside reports whether a folder of a FHIR package holds none of its definitions (FHIR NPM Package Specification,
-// Package layout).
+// isBeside reports whether a folder of a FHIR package contains no definitions of the package (FHIR NPM Package
+// Specification, Package layout).
 func isBeside(folder string) bool {
 	if !slices.Contains([]string{"doc", "example", "examples", "openapi", "other", "rdf", "test", "tests", "xml"}, filepath.Base(folder)) {
 		return false
@@ -233,7 +230,7 @@ func isBeside(folder string) bool {
 	return err == nil
 }
 
-// manifest is the file in a FHIR package that describes it.
+// manifest is the file that describes a FHIR package.
 const manifest = "package.json"
 
 func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
@@ -261,7 +258,7 @@ func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 	}
 }
 
-// maxXML bounds a resource in XML, in bytes: it is read whole, while JSON is streamed.
+// maxXML is the maximum size of an XML resource in bytes. XML is read into memory; JSON is streamed.
 const maxXML = 128 << 20
 
 func (l *resourceLoader) xmlResource(ctx context.Context, src io.Reader) error {
@@ -279,8 +276,7 @@ func (l *resourceLoader) xmlResource(ctx context.Context, src io.Reader) error {
 	return l.resources(ctx, bytes.NewReader(resource), fhirjson.NewShortage(maxShortInFile))
 }
 
-// fhirPackage loads a FHIR package: a gzipped tar file with the resources in its folder package. It skips examples and
-// other folders.
+// fhirPackage loads a FHIR package: a gzipped tar file with resources in the folder package. Other folders are skipped.
 func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 	packed := &counted{src: src}
 	gunzip, err := gzip.NewReader(packed)
@@ -310,7 +306,7 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}
 	}
-	// Only the end of the gzip stream tells whether it is whole and unchanged.
+	// The checksum at the end of the gzip stream detects truncation and corruption.
 	if _, err := io.Copy(io.Discard, unzipped); err != nil {
 		return fmt.Errorf("gzip: %w", err)
 	}
@@ -320,14 +316,14 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 	return nil
 }
 
-// isDefinition reports whether a file in a package is one of its resources.
+// isDefinition reports whether a file of a package is a definition.
 func isDefinition(name string) bool {
 	folder, file := path.Split(path.Clean(name))
 	return folder == "package/" && path.Ext(file) == ".json" && file != manifest && !strings.HasPrefix(file, ".")
 }
 
-// What counts as short, in bytes of JSON: shortPart for elements that take more memory, in concept maps and the
-// includes of value sets; shortDefinition for a definition.
+// Sizes in bytes of JSON below which a value counts as short: shortPart for elements of concept maps and includes of
+// value sets, which use more memory than their JSON; shortDefinition for definitions.
 const (
 	shortPart       = 160
 	shortDefinition = 1024
@@ -348,15 +344,15 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// unpacked is the content of a package. It fails if that is too large, or too large for the package: definitions shrink
-// to a tenth or a thirtieth; what shrinks to a thousandth was made to fill the memory.
+// unpacked reads the content of a package. It returns an error if the content is too large in total or relative to the
+// package. Definitions compress by a factor of 10 to 30; a factor of 1000 indicates a decompression bomb.
 type unpacked struct {
 	counted
 	packed *counted
 	most   int64
 }
 
-// How many times larger than a package its content may be, and how large in any case.
+// maxRatio is the maximum ratio of unpacked to packed size, enforced above anyRatio unpacked bytes.
 const (
 	maxRatio = 50
 	anyRatio = 16 << 20
@@ -374,14 +370,14 @@ func (u *unpacked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// coreDefinitions are the CodeSystem, ValueSet and ConceptMap resources of FHIR R4 and the bindings of its elements, as compressed
-// NDJSON. core/SOURCE.md says where they are from and how they are made.
+// coreDefinitions contains the CodeSystem, ValueSet and ConceptMap resources of FHIR R4 and the bindings of its
+// elements as compressed NDJSON. core/SOURCE.md describes their origin and generation.
 //
 //go:generate go run ./core/generate -out core/r4.ndjson.zst core/package
 //go:embed core/r4.ndjson.zst
 var coreDefinitions []byte
 
-// packed reads resources that the program brings along; nothing if there are none.
+// packed reads embedded resources; nil data contains none.
 func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
 	if data == nil {
 		return nil
@@ -393,7 +389,7 @@ func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
 		}
 		return l.resources(ctx, bytes.NewReader(text), fhirjson.NewShortage(maxShortInFile))
 	}
-	// One goroutine and a small window: everything else starts at the same time.
+	// One goroutine and a small window save memory and CPU for the other work during startup.
 	src, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return fmt.Errorf("zstd: %w", err)
@@ -402,7 +398,7 @@ func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
 	return l.resources(ctx, src, fhirjson.NewShortage(maxShortInFile))
 }
 
-// Terminal returns a file for Options.Terminal to draw a bar on, or nil if it is no terminal.
+// Terminal returns a writer for Options.Terminal, or nil if the file is not a terminal.
 func Terminal(f *os.File) io.Writer {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
@@ -412,13 +408,13 @@ func Terminal(f *os.File) io.Writer {
 }
 
 const (
-	logEvery  = 5 * time.Second        // between lines in the log
-	drawEvery = 100 * time.Millisecond // between bars
-	lookEvery = 1 << 20                // bytes between looks at the clock
+	logEvery  = 5 * time.Second        // interval between log records
+	drawEvery = 100 * time.Millisecond // interval between redraws of the bar
+	lookEvery = 1 << 20                // bytes between clock readings
 )
 
-// progress reports how far one file is loaded, in the log and by a bar on a terminal. A file that loads at once gets
-// neither.
+// progress reports the loading progress of a file in the log and as a bar on a terminal. Files that load quickly are
+// not reported.
 type progress struct {
 	ctx      context.Context
 	src      io.Reader
@@ -426,7 +422,7 @@ type progress struct {
 	size     int64
 	options  *Options
 	read     int64
-	looked   int64 // how much had been read at the last look at the clock
+	looked   int64 // value of read at the last clock reading
 	logged   time.Time
 	drawn    time.Time
 	barDrawn bool
@@ -437,7 +433,7 @@ func newProgress(ctx context.Context, src io.Reader, file string, size int64, o 
 	return &progress{ctx: ctx, src: src, file: file, size: size, options: o, logged: now, drawn: now}
 }
 
-// Read implements [io.Reader], and reports now and then.
+// Read implements [io.Reader] and periodically reports the progress.
 func (p *progress) Read(b []byte) (int, error) {
 	n, err := p.src.Read(b)
 	if p.read += int64(n); p.read-p.looked >= lookEvery {
@@ -461,7 +457,7 @@ func (p *progress) tell(now time.Time) {
 
 func (p *progress) percent() int64 { return min(100, 100*p.read/max(1, p.size)) }
 
-// bar returns a line that replaces the last.
+// bar returns a line that overwrites the previous bar.
 func (p *progress) bar() string {
 	const width = 40
 	full := int(p.percent()) * width / 100
@@ -475,7 +471,7 @@ func (p *progress) end() {
 	}
 }
 
-// draw writes to the terminal. It ignores errors, which are no reason to stop loading.
+// draw writes to the terminal. Errors are ignored: they do not affect loading.
 func (p *progress) draw(s string) {
 	_, _ = io.WriteString(p.options.Terminal, s)
 }

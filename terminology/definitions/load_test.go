@@ -31,7 +31,7 @@ import (
 func TestBrokenDefinitions(t *testing.T) {
 	whole := fixture.Package(t, "package/a.json", fixture.SystemWith("http://x/a", "1", strings.Repeat("c", 4000)))
 	damaged := bytes.Clone(whole)
-	damaged[len(damaged)-6] ^= 1 // in the checksum
+	damaged[len(damaged)-6] ^= 1 // damages the checksum
 	tests := []struct {
 		name, file, content, reason string
 		is                          error
@@ -82,7 +82,7 @@ func TestBrokenDefinitions(t *testing.T) {
 	}
 }
 
-// A table that the program brings along is not read before somebody asks for its concepts.
+// An embedded table is not read before its concepts are requested.
 func TestSourceIsNotRead(t *testing.T) {
 	source := codesystem.Source{URL: "http://x/packed", System: packed.New([]byte("not readable"))}
 	l, err := Load(t.Context(), Options{Sources: []codesystem.Source{source}})
@@ -102,7 +102,7 @@ func TestSourceIsNotRead(t *testing.T) {
 	cs.Concepts.Len()
 }
 
-// The value sets of a source are there, unless the definitions have them too.
+// The value sets of a source are available unless a definition replaces them.
 func TestValueSetsOfSource(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -131,8 +131,8 @@ func TestValueSetsOfSource(t *testing.T) {
 	}
 }
 
-// TestDefinitionBombs loads files that are made to fill the memory: each is refused with an error that names what is
-// too large.
+// TestDefinitionBombs checks that files made to exhaust memory are rejected with an error that names the oversized
+// value.
 func TestDefinitionBombs(t *testing.T) {
 	long := strings.Repeat("a", fhirjson.MaxString)
 	empties := `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShortInFile/(shortPart-4)*6/10) + `{}]}]}`
@@ -176,7 +176,7 @@ func TestDefinitionBombs(t *testing.T) {
 	}
 }
 
-// TestLoadingEnds has loading end in the middle of a large resource.
+// TestLoadingEnds checks that cancellation stops the loading of a large resource.
 func TestLoadingEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := newResourceLoader(emptyLibrary())
@@ -187,7 +187,7 @@ func TestLoadingEnds(t *testing.T) {
 	}
 }
 
-// ending is concepts without end, whose reader leaves after some.
+// ending is an endless list of concepts that cancels the context after some reads.
 type ending struct {
 	cancel context.CancelFunc
 	reads  int
@@ -203,7 +203,7 @@ func (e *ending) Read(b []byte) (int, error) {
 	return copy(b, `{"code":"a"},`), nil
 }
 
-// slowReader is a source that gives a megabyte at a time, which takes a second each.
+// slowReader returns one megabyte per read and advances the clock by a second each time.
 type slowReader struct{ now time.Time }
 
 func (s *slowReader) Read(b []byte) (int, error) {
@@ -259,7 +259,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestCoreFile checks that the built-in file is as the generator writes it.
+// TestCoreFile checks that the embedded file matches the output of the generator.
 func TestCoreFile(t *testing.T) {
 	decoder, err := zstd.NewReader(bytes.NewReader(coreDefinitions))
 	if err != nil {
@@ -289,10 +289,10 @@ func TestCoreFile(t *testing.T) {
 	}
 }
 
-// TestCoreBindings has what elements are bound to.
+// TestCoreBindings checks that elements are bound to the expected value sets.
 func TestCoreBindings(t *testing.T) {
 	l := coreSet(t)
-	// ResearchStudy and EvidenceVariable have elements of a later release; the others are bound to what is not HL7's.
+	// ResearchStudy and EvidenceVariable have elements of a later release; the others are bound to value sets outside HL7.
 	elsewhere := regexp.MustCompile(`StructureDefinition/(ResearchStudy|EvidenceVariable|ImagingStudy|MolecularSequence|ExplanationOfBenefit)#`)
 	missing := 0
 	for context, valueSet := range l.ValueSets.bindings.own {
@@ -308,8 +308,8 @@ func TestCoreBindings(t *testing.T) {
 	}
 }
 
-// TestMemoryOfLarge loads a code system that is kept off the heap. It must be the same as one on the heap, and
-// its memory must be given back when the library is gone, and not before.
+// TestMemoryOfLarge checks that an off-heap code system equals one on the heap, and that its memory is released exactly
+// when the Set becomes unreachable.
 func TestMemoryOfLarge(t *testing.T) {
 	resource := fixture.LargeCodeSystem()
 	before := offheap.InUse()
@@ -321,7 +321,7 @@ func TestMemoryOfLarge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loader := newResourceLoader(small) // of a request
+	loader := newResourceLoader(small) // loader for a request
 	if err := loader.resource(fhirjson.NewReader(strings.NewReader(resource))); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func TestMemoryOfLarge(t *testing.T) {
 	runtime.KeepAlive(large)
 }
 
-// Nothing but use holds the library here while a text of it is read.
+// Set.Use keeps the Set reachable while its texts are read.
 func TestUseHoldsLibrary(t *testing.T) {
 	read := func(l *Set, f func(code []byte)) {
 		l.Use(func() { f(l.Systems.CodeSystems[0].Concepts.Code(codesystem.At(5999))) })
@@ -359,7 +359,7 @@ func TestUseHoldsLibrary(t *testing.T) {
 	fixture.WantGivenBack(t, before)
 }
 
-// TestBrokenLargeFile checks that what was read of a large file that breaks off is given back.
+// TestBrokenLargeFile checks that the memory of a truncated large file is released.
 func TestBrokenLargeFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "broken.json")
 	concept := fmt.Sprintf(`{"code":"%%d","display":%q},`, strings.Repeat("x", 10_000))
@@ -381,7 +381,7 @@ func TestBrokenLargeFile(t *testing.T) {
 	l.codes.table.Memory.Release()
 }
 
-// sameArrays reports whether two values, or the structs of arrays that they are, hold the same numbers.
+// sameArrays reports whether two values, or the structs of arrays in them, contain the same numbers.
 func sameArrays(a, b reflect.Value) bool {
 	same := a.Kind() != reflect.Slice || a.Len() == b.Len()
 	switch {

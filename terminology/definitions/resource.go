@@ -11,10 +11,10 @@ import (
 
 var errTwoTypes = errors.New("resourceType is there twice")
 
-// maxBundleDepth bounds the nesting of Bundles.
+// maxBundleDepth is the maximum nesting of Bundles.
 const maxBundleDepth = 8
 
-// resourceLoader reads resources into a library, alone or in Bundles. It skips types it does not know.
+// resourceLoader reads resources into a Set, directly or from Bundles. It skips unknown resource types.
 type resourceLoader struct {
 	library *Set
 	codes   codeSystemBuilder
@@ -22,16 +22,16 @@ type resourceLoader struct {
 	profile profile
 	maps    ConceptMap
 	depth   int
-	last    *ValueSet // the last value set read
-	options *Options  // to show progress; nil for none
+	last    *ValueSet // last value set read
+	options *Options  // source of the progress settings; nil disables progress
 }
 
 func newResourceLoader(l *Set) *resourceLoader {
 	return &resourceLoader{library: l, codes: codeSystemBuilder{usage: &l.Usage}, values: valueSetBuilder{library: l}}
 }
 
-// resource reads one resource. How members are read depends on resourceType, so members before it are set aside; in
-// practice it comes first.
+// resource reads one resource. Decoding depends on resourceType, so earlier members are buffered; in practice
+// resourceType comes first.
 func (l *resourceLoader) resource(r *fhirjson.Reader) error {
 	var kind string
 	var early []fhirjson.Member
@@ -120,7 +120,7 @@ func (l *resourceLoader) entry(r *fhirjson.Reader) error {
 	})
 }
 
-// finish adds the resource to the library. One without a url cannot be referred to and is skipped.
+// finish adds the resource to the Set. Resources without a URL cannot be referenced and are skipped.
 func (l *resourceLoader) finish(kind string) error {
 	if err := bring(l.library); err != nil {
 		return err
@@ -147,14 +147,14 @@ func (l *resourceLoader) finish(kind string) error {
 	return nil
 }
 
-// IsResourceType reports whether a path segment is a resource type that has operations here.
+// IsResourceType reports whether a path segment is a resource type with terminology operations.
 func IsResourceType(name string) bool {
 	return name == "ValueSet" || name == "CodeSystem" || name == "ConceptMap"
 }
 
 var errEmpty = errors.New("empty: no resource in it")
 
-// resources reads JSON resources one after the other, up to the end of src.
+// resources reads JSON resources up to the end of src.
 func (l *resourceLoader) resources(ctx context.Context, src io.Reader, short *fhirjson.Shortage) error {
 	r := fhirjson.NewSourceReader(ctx, src, l.options.MaxValue).Counting(short)
 	if r.AtEnd() {

@@ -19,8 +19,7 @@ import (
 // EnglishSynonyms is the name of the built-in list of [Options.Synonyms].
 const EnglishSynonyms = "english"
 
-// loadSynonyms reads lists of synonyms and concept maps; nil for none. Concept maps that are named by their canonical
-// must have been loaded.
+// loadSynonyms reads the configured lists of synonyms. Concept maps named by canonical must already be loaded.
 func (l *resourceLoader) loadSynonyms(ctx context.Context) error {
 	if len(l.options.Synonyms) == 0 {
 		return nil
@@ -51,7 +50,7 @@ func (l *resourceLoader) readSynonyms(ctx context.Context, name string) error {
 	return l.library.synonyms.Read(file)
 }
 
-// maxMapSynonyms bounds the synonyms that one concept map makes.
+// maxMapSynonyms is the maximum number of synonyms from one concept map.
 const maxMapSynonyms = 100_000
 
 var (
@@ -60,7 +59,7 @@ var (
 	errTooManySynonyms = fmt.Errorf("the ConceptMap makes more than %d", maxMapSynonyms)
 )
 
-// mapSynonyms makes synonyms of a concept map that has been loaded.
+// mapSynonyms adds the synonyms of a loaded concept map.
 func (l *resourceLoader) mapSynonyms(ctx context.Context, canonical string) error {
 	m, ok := l.library.Maps.ConceptMap(canonical)
 	if !ok {
@@ -69,7 +68,7 @@ func (l *resourceLoader) mapSynonyms(ctx context.Context, canonical string) erro
 	return l.addMapSynonyms(ctx, m)
 }
 
-// mapSynonymsIn makes synonyms of the concept maps in a file.
+// mapSynonymsIn adds the synonyms of the concept maps in a file.
 func (l *resourceLoader) mapSynonymsIn(ctx context.Context, file string) error {
 	own := newResourceLoader(emptyLibrary())
 	own.options = l.options
@@ -88,7 +87,7 @@ func (l *resourceLoader) mapSynonymsIn(ctx context.Context, file string) error {
 	return nil
 }
 
-// addMapSynonyms makes synonyms of a concept map.
+// addMapSynonyms adds the synonyms of a concept map.
 func (l *resourceLoader) addMapSynonyms(ctx context.Context, m *ConceptMap) error {
 	x := mapSynonyms{library: l.library, language: cmp.Or(m.Language, "en")}
 	for i := range m.Groups {
@@ -110,16 +109,16 @@ func (l *resourceLoader) addMapSynonyms(ctx context.Context, m *ConceptMap) erro
 	return nil
 }
 
-// mapSynonyms are the synonyms that are made of a concept map.
+// mapSynonyms collects the synonyms of one concept map.
 type mapSynonyms struct {
 	library  *Set
 	language string
 	made     int
-	leftOut  int // those of too many words, or too many for what is typed
+	leftOut  int // synonyms dropped because they have too many words or too many alternatives
 }
 
-// element adds what an element and its targets make. A target that depends on more than the code, or is more than one
-// code, means something else.
+// element adds the synonyms of an element and its targets. It ignores targets that depend on other elements or produce
+// several codes, because their meaning differs.
 func (x *mapSynonyms) element(g *MapGroup, e *MapElement) error {
 	var sources []string
 	for i := range e.Targets {
@@ -143,8 +142,8 @@ func (x *mapSynonyms) element(g *MapGroup, e *MapElement) error {
 	return nil
 }
 
-// foundBy says whether who types the source of a mapping also finds its target, and the other way round: what means the
-// same, and what is wider, which is true of it as well. What is narrower says more than what was typed.
+// foundBy reports whether the source's display finds the target and vice versa. Equivalent concepts find each other. A
+// narrower text finds the wider concept, which includes it, but not vice versa.
 func foundBy(equivalence string) (there, back bool) {
 	switch equivalence {
 	case "equivalent", "equal":
@@ -157,7 +156,7 @@ func foundBy(equivalence string) (there, back bool) {
 	return false, false
 }
 
-// displays returns the displays of a code: the map's, and that of the code system, if it has been loaded.
+// displays returns the displays of a code: the display in the map and, if loaded, the display in the code system.
 func (x *mapSynonyms) displays(own, system, version, code string) (all []string) {
 	if own != "" {
 		all = append(all, own)
@@ -189,14 +188,14 @@ func (x *mapSynonyms) add(wanted bool, typed, other string) error {
 	return nil
 }
 
-// DefinitionWeights is the word in [Options.Weights] for the extension itemWeight of the concepts of code systems,
-// supplements and value sets. FHIR has it for scores of answers as well, so it does not count unless this is said.
+// DefinitionWeights is the entry of [Options.Weights] that enables the extension itemWeight of concepts in code
+// systems, supplements and value sets. It is opt-in because FHIR also uses the extension for scores of answers.
 const DefinitionWeights = "definitions"
 
-// Usage says how much codes are used: as files say, or else, if items is set, the extension itemWeight.
+// Usage contains the usage weights of codes. Files take precedence over the extension itemWeight.
 type Usage struct {
-	Files *weights.Weights // nil: none
-	Items bool             // whether the extension itemWeight counts
+	Files *weights.Weights // weights from files; nil for none
+	Items bool             // whether the extension itemWeight is used
 }
 
 func loadWeights(ctx context.Context, names []string) (u Usage, err error) {
@@ -224,7 +223,7 @@ func readWeights(ctx context.Context, w *weights.Weights, name string) error {
 	return w.Read(ctx, file)
 }
 
-// weigh says how much the concepts of a code system are used.
+// weigh applies the usage weights to the concepts of a code system.
 func (u *Usage) weigh(url string, concepts *table.Table) {
 	if codes := u.Files.Of(url); codes != nil {
 		concepts.Weigh(codes.All())

@@ -16,37 +16,37 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Set holds definitions, which never change. Make one with [Load]. It is safe for concurrent use.
+// Set is an immutable set of definitions, created by [Load]. It is safe for concurrent use.
 type Set struct {
 	Systems   SystemTable   // code systems
 	ValueSets valueSetTable // value sets
 	Maps      MapTable      // concept maps
-	Base      *Set          // of an overlay: the library below
-	Loaded    time.Time     // when
-	Sent      Sent          // of an overlay for a request: its resources
-	Bounds    bounds        // on the cost of operations
-	Usage     Usage         // how much codes are used
-	rows      listed        // the concepts that value sets list
+	Base      *Set          // of an overlay: the underlying Set
+	Loaded    time.Time     // time of loading
+	Sent      Sent          // of an overlay for a request: digest of its resources
+	Bounds    bounds        // limits on the cost of operations
+	Usage     Usage         // usage weights of codes
+	rows      listed        // concepts that value sets enumerate
 	synonyms  *textindex.Synonyms
-	brought   int // definitions sent with a request, contained ones included
+	brought   int // number of definitions sent with a request, including contained ones
 }
 
-// bounds limit the cost of one operation. See [Options].
+// bounds contains the limits on the cost of one operation. See [Options].
 type bounds struct{ ImportDepth, Gathered, RegexStates int }
 
-// Synonyms returns what words of a filter also stand for, as [Options.Synonyms] says; nil if nothing.
+// Synonyms returns the synonyms of [Options.Synonyms], or nil.
 func (d *Set) Synonyms() *textindex.Synonyms { return d.synonyms }
 
-// Use calls f and keeps the library reachable meanwhile. Large code systems lie outside the heap and are unmapped when
-// their library becomes unreachable, even if slices of them are in use: what reads concepts must be called by use and
-// return copies.
+// Use calls f and keeps the Set reachable meanwhile. Large code systems are stored off the heap and unmapped as soon as
+// their Set is unreachable, even if slices of them are in use. Code that reads concepts must run in f and return
+// copies.
 func (d *Set) Use(f func()) {
 	f()
 	runtime.KeepAlive(d)
 }
 
-// Sent identifies the resources that came with a request, in order. Overlays over the same library with the same
-// resources have the same tables.
+// Sent identifies the resources of a request by a digest in order. Overlays of the same Set with equal Sent have equal
+// tables.
 type Sent struct {
 	digest [sha256.Size]byte
 	bytes  int
@@ -57,7 +57,7 @@ func (s Sent) with(resource []byte) Sent {
 	return Sent{digest: sha256.Sum256(append(s.digest[:], digest[:]...)), bytes: s.bytes + len(resource)}
 }
 
-// Key returns a cache key for the resources and others after them; "" if there are none.
+// Key returns a cache key for the resources followed by others, or "" without any resources.
 func (s Sent) Key(others ...jsontext.Value) string {
 	for _, resource := range others {
 		s = s.with(resource)
@@ -68,7 +68,7 @@ func (s Sent) Key(others ...jsontext.Value) string {
 	return string(s.digest[:])
 }
 
-// OverlaySize estimates the memory of the overlays for a request in bytes; 0 if the library has none.
+// OverlaySize estimates the memory of a request's overlays in bytes; 0 without overlays.
 func OverlaySize(d *Set) (size int) {
 	for size = memoryPerByte * d.Sent.bytes; d != nil && d.OfRequest(); d = d.Base {
 		size += int(unsafe.Sizeof(System{}))*len(d.Systems.List) + 8*len(d.Systems.CodeSystems)
@@ -76,23 +76,23 @@ func OverlaySize(d *Set) (size int) {
 	return size
 }
 
-// memoryPerByte is how many bytes a definition takes at most for each byte of its JSON.
+// memoryPerByte is the maximum memory of a definition per byte of its JSON.
 const memoryPerByte = 4
 
-// Counts says how much a library holds.
+// Counts contains the numbers of definitions in a Set.
 type Counts struct {
-	// CodeSystems and ValueSets are the numbers of definitions, each version counted: of code systems also those without
-	// concepts (not-present) and supplements, but not those that the program knows itself.
+	// CodeSystems and ValueSets count definitions, each version separately. CodeSystems includes supplements and code
+	// systems without concepts (not-present), but not the built-in sources.
 	CodeSystems, ValueSets int
 
 	// Concepts is the number of concepts in all code systems.
 	Concepts int
 
-	// Replaced is the number of definitions that a later source replaced.
+	// Replaced is the number of definitions replaced by a later source.
 	Replaced int
 }
 
-// Counts returns how much the library holds.
+// Counts returns the numbers of definitions in the Set.
 func (d *Set) Counts() Counts {
 	c := Counts{ValueSets: len(d.ValueSets.List), Replaced: d.Systems.replaced + d.ValueSets.replaced}
 	for index, cs := range d.Systems.CodeSystems {
@@ -104,12 +104,12 @@ func (d *Set) Counts() Counts {
 	return c
 }
 
-// String describes the counts, for a log.
+// String formats the counts for a log record.
 func (c Counts) String() string {
 	return fmt.Sprintf("%d code systems, %d concepts, %d value sets", c.CodeSystems, c.Concepts, c.ValueSets)
 }
 
-// newLibrary returns an empty library with the bounds of the options.
+// newLibrary returns an empty Set with the limits of the options.
 func newLibrary(o Options) *Set {
 	l := emptyLibrary()
 	l.Loaded = o.Now().UTC().Truncate(time.Second)
@@ -117,13 +117,13 @@ func newLibrary(o Options) *Set {
 	return l
 }
 
-// emptyLibrary returns an empty library.
+// emptyLibrary returns an empty Set.
 func emptyLibrary() *Set {
 	return &Set{rows: newListed(0), Maps: MapTable{Lists: make([][]*ConceptMap, 1)}}
 }
 
-// Bounds on the definitions in a request, those in Bundles and contained ones included, and on the versions of one code
-// system, with them and in files: each version is compared with the others.
+// Maximum number of definitions in a request (including those in Bundles and contained ones), and of versions of a code
+// system in requests and files. Adding a version compares it with all others.
 const (
 	maxBrought         = 10_000
 	maxBroughtVersions = 100
@@ -137,7 +137,7 @@ func maxVersions(l *Set) int {
 	return maxLoadedVersions
 }
 
-// bring counts a definition from a request.
+// bring counts a definition of a request and enforces the limit.
 func bring(l *Set) error {
 	if !l.OfRequest() {
 		return nil
@@ -148,11 +148,11 @@ func bring(l *Set) error {
 	return nil
 }
 
-// Overlay returns a library with everything in l, to which definitions can be added without changing l. They take
-// precedence over those of l whatever their versions, since a request that brings definitions means these.
+// Overlay returns a Set on top of d to which definitions can be added without changing d. Added definitions take
+// precedence whatever their versions, because a request that sends definitions refers to them.
 func (d *Set) Overlay() *Set { return over(d, false) }
 
-// over returns a library over another. What is added to it goes before what the other has, or beside it.
+// over returns an overlay. Added definitions take precedence or, with beside, compete with those of d by version.
 func over(d *Set, beside bool) *Set {
 	return &Set{
 		Systems: d.Systems.over(beside), ValueSets: d.ValueSets.over(beside), Maps: d.Maps.over(beside),
@@ -161,11 +161,11 @@ func over(d *Set, beside bool) *Set {
 	}
 }
 
-// OfRequest reports whether the library has definitions of a request.
+// OfRequest reports whether the Set is an overlay for a request.
 func (d *Set) OfRequest() bool { return d.Systems.brought != nil }
 
-// With returns a library in which resources are added to those of l and take precedence. It does not change l. It is
-// cheap, and meant for the few definitions of one request.
+// With returns an overlay in which resources take precedence over d. It does not change d. It is cheap and intended for
+// the few definitions of one request.
 func (d *Set) With(resources ...jsontext.Value) (*Set, error) {
 	o := d.Overlay()
 	loader, short := newResourceLoader(o), fhirjson.NewShortage(fhirjson.MaxShort)
@@ -183,8 +183,8 @@ func (d *Set) With(resources ...jsontext.Value) (*Set, error) {
 	return o, nil
 }
 
-// Combine returns a library with the given resources as if they had been loaded after those of l: of several versions the
-// latest counts, wherever it is from. Unlike the overlay of a request it caches expansions. l does not change.
+// Combine returns a Set with the given resources as if they had been loaded after d: the latest version wins, wherever
+// it is from. Unlike the overlay of a request it caches expansions. It does not change d.
 func (d *Set) Combine(resources []jsontext.Value) (*Set, error) {
 	o := over(d, true)
 	loader := newResourceLoader(o)
@@ -196,7 +196,7 @@ func (d *Set) Combine(resources []jsontext.Value) (*Set, error) {
 	return o, nil
 }
 
-// Inline adds a value set from a request and returns it. It needs no url.
+// Inline adds a value set of a request and returns it. The value set may lack a URL.
 func (d *Set) Inline(resource jsontext.Value) (*ValueSet, error) {
 	d.Sent = d.Sent.with(resource)
 	loader := newResourceLoader(d)
@@ -208,12 +208,12 @@ func (d *Set) Inline(resource jsontext.Value) (*ValueSet, error) {
 		return nil, outcome.BadRequest("invalid", "the parameter valueSet must be a ValueSet")
 	}
 	if loader.last.Key == "" {
-		loader.last.Key = "|" // no canonical looks like this
+		loader.last.Key = "|" // no canonical has this form
 	}
 	return loader.last, nil
 }
 
-// InlineConceptMap reads the parameter conceptMap, which needs no url.
+// InlineConceptMap reads the parameter conceptMap. The concept map may lack a URL.
 func InlineConceptMap(resource jsontext.Value) (*ConceptMap, error) {
 	kind, err := fhirjson.ResourceType(resource)
 	if err == nil && kind != "ConceptMap" {
@@ -229,12 +229,12 @@ func InlineConceptMap(resource jsontext.Value) (*ConceptMap, error) {
 	return l.Maps.Lists[0][0], nil
 }
 
-// layer holds values by name over those of another layer, which it hides and never changes: what came with a request, or was
-// fetched, over what is loaded.
+// layer maps names to values on top of a base layer that stays unchanged: values from a request or fetched values on
+// top of loaded ones.
 type layer[V any] struct {
 	own    map[string]V
-	base   *layer[V] // nil: there is none
-	beside bool      // what is added is compared with what base has, and does not simply go before it
+	base   *layer[V] // base layer; nil for none
+	beside bool      // whether added values compete with the values of base instead of hiding them
 }
 
 // over returns an empty layer over this one.
@@ -247,7 +247,7 @@ func (l *layer[V]) put(name string, value V) {
 	l.own[name] = value
 }
 
-// get returns the uppermost value of a name.
+// get returns the value of a name from the uppermost layer that has it.
 func (l *layer[V]) get(name string) (value V, ok bool) {
 	for at := l; at != nil && !ok; at = at.base {
 		value, ok = at.own[name]
@@ -255,7 +255,7 @@ func (l *layer[V]) get(name string) (value V, ok bool) {
 	return value, ok
 }
 
-// rival returns what a new value of a name is compared with.
+// rival returns the value that a new value of the same name is compared with.
 func (l *layer[V]) rival(name string) (value V, ok bool) {
 	if l.beside {
 		return l.get(name)
@@ -272,14 +272,14 @@ type identified interface {
 
 func (d *Definition) identity() *Definition { return d }
 
-// idTable finds the definitions of one type by their ids, for reads, searches and operations on an instance. Packages use
-// the same id for different definitions, and for versions of one: hl7.terminology has 208 ids of R4.
+// idTable indexes definitions of one type by ID, for reads, searches and instance operations. Packages reuse IDs for
+// different definitions and for several versions: hl7.terminology shares 208 IDs with R4.
 type idTable[D identified] struct{ layer[D] }
 
 func (t *idTable[D]) over(beside bool) idTable[D] { return idTable[D]{t.layer.over(beside)} }
 
-// claim adds a definition by its id. Of loaded definitions with the same id, the one loaded last keeps it. The others get an
-// id with a hash of their canonicals, which does not depend on the order.
+// claim registers a definition by its ID. Among loaded definitions with the same ID, the last one loaded keeps it. The
+// others get an ID with a hash of their canonical, which does not depend on the order.
 func (t *idTable[D]) claim(d D) {
 	id := d.identity().ID
 	if id == "" {
@@ -293,17 +293,17 @@ func (t *idTable[D]) claim(d D) {
 	t.put(id, d)
 }
 
-// release removes a definition that is replaced.
+// release removes a definition that was replaced.
 func (t *idTable[D]) release(d D) {
 	if id := d.identity().ID; t.own[id] == d {
 		delete(t.own, id)
 	}
 }
 
-// maxID is the length of the longest id (R4 datatype id).
+// maxID is the maximum length of an ID (R4 datatype id).
 const maxID = 64
 
-// unused returns another id for a definition.
+// unused returns an unused ID derived from the definition's ID and canonical.
 func (t *idTable[D]) unused(d *Definition) (id string) {
 	sum := sha256.Sum256([]byte(d.Canonical()))
 	hash := hex.EncodeToString(sum[:])

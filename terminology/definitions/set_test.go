@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestIDsAreUnique loads definitions that share ids: each is found by its own.
+// TestIDsAreUnique checks that definitions with the same ID are all found by distinct IDs.
 func TestIDsAreUnique(t *testing.T) {
 	named := func(kind, id, url, version string) string {
 		return fmt.Sprintf(`{"resourceType":%q,"id":%q,"url":%q,"version":%q,"content":"complete","compose":{"include":[]}}`, kind, id, url, version)
@@ -15,7 +15,7 @@ func TestIDsAreUnique(t *testing.T) {
 	for _, kind := range []string{"ValueSet", "CodeSystem", "ConceptMap"} {
 		for name, tt := range map[string]struct {
 			resources []string
-			keeps     string // the version of the definition that keeps the id "a"
+			keeps     string // version of the definition that keeps the ID "a"
 		}{
 			"two urls":               {[]string{named(kind, "a", "http://x/1", "1"), named(kind, "a", "http://x/2", "2")}, "2"},
 			"two versions":           {[]string{named(kind, "a", "http://x/1", "2"), named(kind, "a", "http://x/1", "1")}, "1"},
@@ -37,7 +37,7 @@ func TestIDsAreUnique(t *testing.T) {
 	}
 }
 
-// hashOf returns the end of the id that a definition gets.
+// hashOf returns the suffix of the ID for a definition that lost its ID.
 func hashOf(t *testing.T, canonical string) string {
 	t.Helper()
 	url, version, _ := strings.Cut(canonical, "|")
@@ -50,7 +50,7 @@ func hashOf(t *testing.T, canonical string) string {
 
 func TestIDsOfCoreAreUnique(t *testing.T) { checkIDs(t, coreSet(t)) }
 
-// TestOverlayLeavesIDs has a request bring a definition with an id of the library.
+// TestOverlayLeavesIDs checks that a request's definition with an ID of the Set does not change the IDs of the Set.
 func TestOverlayLeavesIDs(t *testing.T) {
 	d := setOf(t, `{"resourceType":"ValueSet","id":"a","url":"http://x/1","compose":{"include":[]}}`)
 	o, err := d.With([]byte(`{"resourceType":"ValueSet","id":"a","url":"http://x/2","compose":{"include":[]}}`))
@@ -64,7 +64,7 @@ func TestOverlayLeavesIDs(t *testing.T) {
 	}
 }
 
-// checkIDs checks that each definition is found by its id.
+// checkIDs checks that each definition is found by its ID.
 func checkIDs(t *testing.T, d *Set) {
 	t.Helper()
 	check := func(kind string, def *Definition) {
@@ -103,8 +103,8 @@ func definitionByID(d *Set, kind, id string) (*Definition, bool) {
 	return nil, false
 }
 
-// A code system that came with a request is the request's own, whatever else is laid over it: an index of it would be
-// made for each request.
+// A code system from a request belongs to the request in every overlay on top of it. Otherwise each request would build
+// an index for it.
 func TestOwnCodeSystems(t *testing.T) {
 	library := setOf(t, `{"resourceType":"CodeSystem","url":"http://x/loaded","status":"active","content":"complete","concept":[{"code":"a"}]}`)
 	sent, err := library.With([]byte(`{"resourceType":"CodeSystem","url":"http://x/sent","status":"active","content":"complete","concept":[{"code":"a"}]}`))

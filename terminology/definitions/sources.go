@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
-// builtIn reads what the program brings along, as far as it is read at start, and returns the sources.
+// builtIn loads the embedded core if enabled and returns the sources.
 func (l *resourceLoader) builtIn(ctx context.Context) ([]codesystem.Source, error) {
 	sources := l.options.Sources
 	if l.options.Core {
@@ -32,7 +32,7 @@ func (l *resourceLoader) builtIn(ctx context.Context) ([]codesystem.Source, erro
 	return sources, nil
 }
 
-// addBuiltIn adds the code systems that the program knows itself, but for those whose concepts a definition has.
+// addBuiltIn adds the sources, except those replaced by a definition with concepts.
 func addBuiltIn(l *Set, sources []codesystem.Source) error {
 	for _, s := range sources {
 		if l.Systems.hasReplacement(s.URL, contentOf(s)) {
@@ -55,12 +55,12 @@ func contentOf(s codesystem.Source) contentMode {
 	return contentMode(cmp.Or(s.Content, string(ContentComplete)))
 }
 
-// weighable is a [codesystem.System] that can be told how much its concepts are used.
+// weighable is a [codesystem.System] that supports usage weights.
 type weighable interface {
 	Weigh(weights iter.Seq2[string, float64]) codesystem.System
 }
 
-// systemOf returns the code system of a source, whose concepts it does not read.
+// systemOf returns the code system of a source without reading its concepts.
 func systemOf(s codesystem.Source) (*CodeSystem, error) {
 	b := codeSystemBuilder{}
 	b.reset()
@@ -75,7 +75,7 @@ func systemOf(s codesystem.Source) (*CodeSystem, error) {
 	cs.ReasonIssue = s.ReasonIssue
 	cs.Rest = append(cs.Rest, fhirjson.Member{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))})
 	cs.Content = contentOf(s)
-	content := cs.Content // in the resource
+	content := cs.Content // content from the source's resource members
 	switch {
 	case cs.Concepts.List == nil:
 		content = contentNotPresent
@@ -88,7 +88,7 @@ func systemOf(s codesystem.Source) (*CodeSystem, error) {
 	return &cs, nil
 }
 
-// addText adds a member to those that are shown, unless it is empty.
+// addText adds a member to the read representation unless text is empty.
 func (cs *CodeSystem) addText(name, text string) {
 	if text != "" {
 		cs.Rest = append(cs.Rest, fhirjson.Member{Name: name, Value: fhirjson.AppendString(nil, text)})

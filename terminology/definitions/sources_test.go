@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// A code system that the program knows itself is read by clients as a CodeSystem, whose content R4 wants. It says that its
-// concepts are there only if they are.
+// Reading a built-in code system returns a CodeSystem with the content that R4 requires. The content claims concepts
+// only if the response contains them.
 func TestBuiltInIsWhole(t *testing.T) {
 	for _, sensitive := range []string{"true", "false"} {
 		for content, system := range map[string]codesystem.System{`"not-present"`: nil, `"complete"`: packed.New(nil)} {
@@ -34,7 +34,7 @@ func TestBuiltInIsWhole(t *testing.T) {
 	}
 }
 
-// How much the concepts of a table are used is said by files, as it is for any code system.
+// Weights from files apply to packed tables as they do to any code system.
 func TestWeighedSource(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// SystemTable holds code systems by url and version. An overlay's includes those of its base.
+// SystemTable indexes code systems by URL and version. The table of an overlay includes the code systems of its base.
 type SystemTable struct {
-	CodeSystems []*CodeSystem // all versions of all
+	CodeSystems []*CodeSystem // all versions of all code systems
 	List        []System      // by url
 	ids         layer[uint32] // indexes in List by url
 	byID        idTable[*CodeSystem]
-	supplements layer[[]uint32] // by url of the code system
-	entire      layer[uint32]   // by CodeSystem.valueSet
-	byValue     []uint32        // indexes in List of sources that imply value sets by a value
-	replaced    int             // how many were, by later ones
-	brought     map[uint32]bool // the code systems of requests; nil: there is no request
+	supplements layer[[]uint32] // indexes of supplements by the URL of the supplemented code system
+	entire      layer[uint32]   // indexes of code systems by CodeSystem.valueSet
+	byValue     []uint32        // indexes in List of sources that imply value sets by a filter value
+	replaced    int             // number of code systems replaced by later ones
+	brought     map[uint32]bool // code systems of a request; nil outside requests
 }
 
-// over returns a table with the same code systems, to which others can be added.
+// over returns an overlay of the table.
 func (t *SystemTable) over(beside bool) SystemTable {
 	o := SystemTable{
 		CodeSystems: slices.Clone(t.CodeSystems), List: slices.Clone(t.List),
@@ -38,14 +38,14 @@ func (t *SystemTable) over(beside bool) SystemTable {
 	return o
 }
 
-// System is a code system's url with its versions.
+// System is the URL of a code system with its versions.
 type System struct {
-	URL      string   // of the code system
-	Versions []uint32 // indexes in systemTable.codeSystems, in the order of loading
-	Current  uint32   // what a reference without a version means, or none
+	URL      string   // URL of the code system
+	Versions []uint32 // indexes in SystemTable.CodeSystems, in loading order
+	Current  uint32   // version that a reference without a version means, or None
 }
 
-// internSystem returns the index of a url, which it adds if need be.
+// internSystem returns the index of a URL, adding it if necessary.
 func (t *SystemTable) internSystem(url string) uint32 {
 	id, ok := t.SystemID(url)
 	if !ok {
@@ -56,11 +56,11 @@ func (t *SystemTable) internSystem(url string) uint32 {
 	return id
 }
 
-// SystemID returns the index of a url in List.
+// SystemID returns the index of a URL in List.
 func (t *SystemTable) SystemID(url string) (uint32, bool) { return t.ids.get(url) }
 
-// AddCodeSystem adds a code system, or replaces the one with the same url and version. A built-in one stays if
-// [contentMode.replaces] says so.
+// AddCodeSystem adds a code system, or replaces the version with the same URL and version. [contentMode.replaces]
+// decides whether it replaces a built-in one.
 func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	if cs.URL == "" {
 		return
@@ -68,7 +68,7 @@ func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	cs.system = t.internSystem(cs.URL)
 	s := &t.List[cs.system]
 	index := uint32(len(t.CodeSystems))
-	versions := slices.Clone(s.Versions) // an overlay shares them with its base
+	versions := slices.Clone(s.Versions) // an overlay shares the slice with its base
 	same := slices.IndexFunc(versions, func(id uint32) bool { return t.CodeSystems[id].Version == cs.Version })
 	if same >= 0 && !cs.builtIn && t.CodeSystems[versions[same]].builtIn && !cs.Content.replaces(t.CodeSystems[versions[same]].Content) {
 		return
@@ -91,7 +91,7 @@ func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	t.link(cs, index)
 }
 
-// link records a supplement, and the value sets that a code system implies.
+// link registers a supplement and the value sets that a code system implies.
 func (t *SystemTable) link(cs *CodeSystem, index uint32) {
 	url, _ := outcome.Split(cs.supplements)
 	if list, _ := t.supplements.rival(url); cs.Content == ContentSupplement && url != "" && !slices.Contains(list, index) {
@@ -105,13 +105,13 @@ func (t *SystemTable) link(cs *CodeSystem, index uint32) {
 	}
 }
 
-// hasReplacement reports whether a version of a code system takes the place of a built-in one with the given content.
+// hasReplacement reports whether any version of a code system replaces a built-in one with the given content.
 func (t *SystemTable) hasReplacement(url string, builtIn contentMode) bool {
 	return slices.ContainsFunc(t.Versions(url), func(id uint32) bool { return t.CodeSystems[id].Content.replaces(builtIn) })
 }
 
-// withoutReplaced returns, of versions with a built-in one, those that take its place or, if there are none, the built-in
-// one.
+// withoutReplaced resolves a built-in version among versions: it returns the versions that replace the built-in one or,
+// without any, only the built-in one.
 func (t *SystemTable) withoutReplaced(versions []uint32) []uint32 {
 	at := slices.IndexFunc(versions, func(id uint32) bool {
 		return t.CodeSystems[id].builtIn && t.CodeSystems[id].Content != ContentStandIn
@@ -129,8 +129,8 @@ func (t *SystemTable) withoutReplaced(versions []uint32) []uint32 {
 	return others
 }
 
-// currentVersion chooses what a reference without a version means: the latest version of those that have concepts, R4's
-// frozen copies last. Of two versions that cannot be compared, the one loaded later wins.
+// currentVersion returns the version that a reference without a version means: the latest version with concepts, with
+// R4's frozen copies ranked last. Of two incomparable versions, the last one loaded wins.
 func (t *SystemTable) currentVersion(versions []uint32) uint32 {
 	versions = t.withoutReplaced(versions)
 	known := slices.ContainsFunc(versions, func(id uint32) bool { return t.CodeSystems[id].builtIn })
@@ -151,7 +151,7 @@ func (t *SystemTable) currentVersion(versions []uint32) uint32 {
 	return current
 }
 
-// CodeSystem returns a code system by its url and, unless empty, its version, which may have wildcards; or none.
+// CodeSystem returns the index of a code system by URL and optional version, which may have wildcards, or None.
 func (t *SystemTable) CodeSystem(url, version string) uint32 {
 	id, ok := t.SystemID(url)
 	if !ok {
@@ -181,10 +181,10 @@ func (t *SystemTable) Versions(url string) []uint32 {
 	return nil
 }
 
-// ByID finds a code system by its id.
+// ByID returns the code system with an ID.
 func (t *SystemTable) ByID(id string) (*CodeSystem, bool) { return t.byID.get(id) }
 
-// VersionsOf returns the versions of a code system that are here with concepts, in order.
+// VersionsOf returns the sorted versions of a code system that are loaded with concepts.
 func (t *SystemTable) VersionsOf(url string) []string {
 	var versions []string
 	for _, index := range t.Versions(url) {
@@ -196,7 +196,7 @@ func (t *SystemTable) VersionsOf(url string) []string {
 	return versions
 }
 
-// MissingCodeSystem is the error for a code system that is not here, or not with its content.
+// MissingCodeSystem returns the error for a code system that is not loaded or loaded without its content.
 func (t *SystemTable) MissingCodeSystem(url, version string) error {
 	if index := t.CodeSystem(url, version); index != None {
 		cs := t.CodeSystems[index]
@@ -218,7 +218,7 @@ func (t *SystemTable) MissingCodeSystem(url, version string) error {
 	return e
 }
 
-// ValidVersions tells people which versions of a code system are here.
+// ValidVersions returns HL7's message text about the loaded versions of a code system.
 func ValidVersions(versions []string) string {
 	switch n := len(versions); n {
 	case 0:
@@ -230,8 +230,8 @@ func ValidVersions(versions []string) string {
 	}
 }
 
-// CodeSystemAt returns the latest version of a code system as of a date. Without one, that is an error, unless nothing here
-// refers to the code system at all.
+// CodeSystemAt returns the latest version of a code system as of a date. It returns an error if only later versions are
+// loaded, and None if the code system is unknown.
 func (t *SystemTable) CodeSystemAt(url, date string) (uint32, error) {
 	id, ok := t.SystemID(url)
 	if !ok {
@@ -244,22 +244,22 @@ func (t *SystemTable) CodeSystemAt(url, date string) (uint32, error) {
 	return t.currentVersion(old), nil
 }
 
-// IsOwn reports whether a code system came with a request.
+// IsOwn reports whether a code system was sent with the request.
 func (t *SystemTable) IsOwn(index uint32) bool { return t.brought[index] }
 
-// hl7Terminology is how the urls begin of the code systems that HL7 maintains in a package of its own (hl7.terminology). R4
-// has copies as they were, with versions of R4 or of HL7 V2, which say nothing beside those of the package.
+// hl7Terminology is the URL prefix of the code systems that HL7 maintains in the package hl7.terminology. R4 contains
+// old copies, whose R4 or HL7 V2 version numbers cannot be compared with those of the package.
 const hl7Terminology = "http://terminology.hl7.org/"
 
-// freeze notes which of the built-in code systems are such copies. Value sets are not: many of the package name a version
-// of their code system that it no longer has.
+// freeze marks the built-in code systems that are such copies. Value sets are exempt: many value sets of the package
+// refer to a version of their code system that the package no longer has.
 func (t *SystemTable) freeze() {
 	for _, cs := range t.CodeSystems {
 		cs.frozen = strings.HasPrefix(cs.URL, hl7Terminology)
 	}
 }
 
-// Concept finds the concept of a coding.
+// Concept resolves the concept of a coding.
 func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) {
 	if c.System == "" || c.Code == "" {
 		return e, outcome.BadRequest("required", "there must be the parameters code and system, or a coding with both")
@@ -287,7 +287,7 @@ func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) 
 	return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, At: at}, nil
 }
 
-// StandIn finds the concept of a coding in what stands in for its code system, if no more of that is here.
+// StandIn resolves the concept of a coding in the stand-in for its code system.
 func (t *SystemTable) StandIn(c *parameters.Coding) (e LocatedEntry, ok bool) {
 	for _, index := range t.Versions(c.System) {
 		cs := t.CodeSystems[index]
@@ -301,7 +301,7 @@ func (t *SystemTable) StandIn(c *parameters.Coding) (e LocatedEntry, ok bool) {
 	return e, false
 }
 
-// AsOf gives a coding without a version the version that was the latest on a date, if there is a date.
+// AsOf sets the version of a coding without one to the latest version as of date, unless date is empty.
 func (t *SystemTable) AsOf(c *parameters.Coding, date string) error {
 	if err := CheckDate(date); err != nil || date == "" || c.Version != "" {
 		return err
@@ -313,7 +313,7 @@ func (t *SystemTable) AsOf(c *parameters.Coding, date string) error {
 	return err
 }
 
-// Instance completes the codings of an operation on an instance by the system and version of the code system.
+// Instance sets system and version of the codings of an instance-level operation to those of the code system.
 func (t *SystemTable) Instance(id string, codings ...*parameters.Coding) error {
 	cs, ok := t.ByID(id)
 	if !ok {
@@ -335,8 +335,8 @@ func (t *SystemTable) Instance(id string, codings ...*parameters.Coding) error {
 	return nil
 }
 
-// RequiredSupplements returns the supplements to the code systems of an expansion. Each named one must apply, since the
-// answer would be wrong without it.
+// RequiredSupplements returns the supplements to the code systems of an expansion. It returns an error if a named
+// supplement does not apply, because the result would be wrong without it.
 func (t *SystemTable) RequiredSupplements(codeSystems []uint32, named []string) ([]Supplement, error) {
 	var list []Supplement
 	for _, index := range codeSystems {
@@ -354,7 +354,7 @@ func (t *SystemTable) RequiredSupplements(codeSystems []uint32, named []string) 
 	return list, missingSupplements(missing)
 }
 
-// missingSupplements is the error for supplements that are not here, or nil if there are none.
+// missingSupplements returns the error for supplements that are not loaded, or nil for an empty list.
 func missingSupplements(list []string) error {
 	if len(list) == 0 {
 		return nil
@@ -368,7 +368,7 @@ func missingSupplements(list []string) error {
 	return e
 }
 
-// CountSupplements returns how many supplements [SystemTable.SupplementsTo] looks at.
+// CountSupplements returns the number of supplements that [SystemTable.SupplementsTo] examines.
 func (t *SystemTable) CountSupplements(url string) (n int) {
 	for at := &t.supplements; at != nil; at = at.base {
 		n += len(at.own[url])
@@ -376,7 +376,7 @@ func (t *SystemTable) CountSupplements(url string) (n int) {
 	return n
 }
 
-// SupplementsTo returns the supplements to a code system: language packs, and those named by a canonical of the list.
+// SupplementsTo returns the supplements to a code system: language packs, and supplements with a canonical in named.
 func (t *SystemTable) SupplementsTo(cs *CodeSystem, named []string) []uint32 {
 	var list []uint32
 	for at := &t.supplements; at != nil; at = at.base {
@@ -392,7 +392,7 @@ func (t *SystemTable) SupplementsTo(cs *CodeSystem, named []string) []uint32 {
 	return list
 }
 
-// CheckSupplements fails if named supplements are not here.
+// CheckSupplements returns an error if named supplements are not loaded.
 func (t *SystemTable) CheckSupplements(named []string) error {
 	var missing []string
 	for _, reference := range named {
@@ -404,7 +404,7 @@ func (t *SystemTable) CheckSupplements(named []string) error {
 	return missingSupplements(missing)
 }
 
-// ContainedValueSet finds a value set that this one or its container contains, by #id or by canonical.
+// ContainedValueSet returns a value set contained in vs or its containers, by #id or canonical.
 func (vs *ValueSet) ContainedValueSet(reference string) (*ValueSet, bool) {
 	for ; vs != nil; vs = vs.Container {
 		for _, inner := range vs.Contained {
@@ -416,7 +416,7 @@ func (vs *ValueSet) ContainedValueSet(reference string) (*ValueSet, bool) {
 	return nil, false
 }
 
-// SumOfContainers adds up a number over a value set and its containers.
+// SumOfContainers sums a number over a value set and its containers.
 func (vs *ValueSet) SumOfContainers(number func(*ValueSet) int) (sum int) {
 	for ; vs != nil; vs = vs.Container {
 		sum += number(vs)
@@ -424,8 +424,8 @@ func (vs *ValueSet) SumOfContainers(number func(*ValueSet) int) (sum int) {
 	return sum
 }
 
-// ContainedCodeSystem finds a code system contained in a value set or its containers, by #id or by url and version; none if
-// there is none.
+// ContainedCodeSystem returns the index of a code system contained in a value set or its containers, by #id or by URL
+// and version, or None.
 func (t *SystemTable) ContainedCodeSystem(vs *ValueSet, url, version string) uint32 {
 	for ; vs != nil; vs = vs.Container {
 		for _, index := range vs.CodeSystems {
@@ -437,7 +437,7 @@ func (t *SystemTable) ContainedCodeSystem(vs *ValueSet, url, version string) uin
 	return None
 }
 
-// fragment finds a contained value set by the canonical of its container followed by #id.
+// fragment returns a contained value set by the canonical of its container followed by #id.
 func (t *valueSetTable) fragment(reference string) (*ValueSet, bool) {
 	outer, id, ok := strings.Cut(reference, "#")
 	if !ok {
@@ -450,7 +450,7 @@ func (t *valueSetTable) fragment(reference string) (*ValueSet, bool) {
 	return vs.ContainedValueSet("#" + id)
 }
 
-// addContained adds a code system that only the value set which contains it can name, and returns its index.
+// addContained adds a code system that can be referenced only from its containing value set, and returns its index.
 func (t *SystemTable) addContained(cs *CodeSystem) uint32 {
 	cs.system = t.internSystem(cs.URL)
 	index := uint32(len(t.CodeSystems))

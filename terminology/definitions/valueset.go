@@ -15,51 +15,51 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// ValueSet is a ValueSet, with its compose in the form that expansion needs.
+// ValueSet is a parsed ValueSet, with its compose prepared for expansion.
 type ValueSet struct {
 	Definition
 	compose
-	Key         string             // for the cache of expansions: url|version, or the reference of an implicit value set
-	Container   *ValueSet          // the value set that contains this one, or nil
-	Supplements []string           // canonicals of code systems, by the extension valueset-supplement
-	Defaults    []parameters.Input // parameters of $expand, by the extension valueset-expansion-parameter
-	Contained   []*ValueSet        // value sets
-	CodeSystems []uint32           // contained, as indexes in systemTable.codeSystems
-	Rest        []fhirjson.Member  // compose and all other members, as they are
-	Stored      *StoredExpansion   // where Include is from; nil: from compose
-	Partial     string             // why a stored expansion may lack codes, if there is one and no compose
+	Key         string             // cache key for expansions: url|version, or the reference of an implicit value set
+	Container   *ValueSet          // containing value set, or nil
+	Supplements []string           // canonicals of supplements from the extension valueset-supplement
+	Defaults    []parameters.Input // default $expand parameters from the extension valueset-expansion-parameter
+	Contained   []*ValueSet        // contained value sets
+	CodeSystems []uint32           // contained code systems, as indexes in SystemTable.CodeSystems
+	Rest        []fhirjson.Member  // compose and all other members, unchanged
+	Stored      *StoredExpansion   // stored expansion that Include was built from; nil: built from compose
+	Partial     string             // reason why a stored expansion without compose may be incomplete
 }
 
 // compose is ValueSet.compose.
 type compose struct {
-	Composed         bool   // whether there is one
-	ActiveOnly       bool   // inactive is false: inactive codes are left out
-	LockedDate       string // use the code systems as of this date
+	Composed         bool   // whether the value set has a compose
+	ActiveOnly       bool   // inactive is false: exclude inactive codes
+	LockedDate       string // date as of which code systems are used
 	Include, Exclude []ConceptSet
 }
 
-// DisplayName is the canonical for messages, or, in the words of other servers, that there is none: a value set in a
-// request may lack one.
+// DisplayName returns the canonical for messages, or "(unidentified)", as other servers write, for a value set without
+// a URL in a request.
 func (vs *ValueSet) DisplayName() string {
 	return cmp.Or(vs.Canonical(), "(unidentified)")
 }
 
-// ConceptSet is one of ValueSet.compose.include or exclude.
+// ConceptSet is an entry of ValueSet.compose.include or exclude.
 type ConceptSet struct {
-	System, Version string   // of the codes
-	Enumerated      bool     // has concept: the rows of rowTable.listed from first up to last
-	Expanded        bool     // is of a stored expansion: its codes count whatever is loaded of their code system
-	First, Last     uint32   // rows
-	Filters         []Filter // that all hold
-	ValueSets       []string // canonicals
+	System, Version string   // code system
+	Enumerated      bool     // has concept: the rows from First up to Last
+	Expanded        bool     // part of a stored expansion: its codes are valid even if the loaded code system lacks them
+	First, Last     uint32   // rows in listed
+	Filters         []Filter // filters, all of which must match
+	ValueSets       []string // canonicals of imported value sets
 }
 
-// Filter is one of ValueSet.compose.include.filter.
+// Filter is an entry of ValueSet.compose.include.filter.
 type Filter struct {
-	Property, Op, Value string // members of these names
+	Property, Op, Value string // members of the same names
 }
 
-// standard returns the value that the value set itself sets for a parameter of its expansion, or "".
+// standard returns the value set's own default for an $expand parameter, or "".
 func (vs *ValueSet) standard(name string) string {
 	if in := parameters.Find(vs.Defaults, name); in != nil {
 		return in.Value
@@ -67,29 +67,29 @@ func (vs *ValueSet) standard(name string) string {
 	return ""
 }
 
-// listed holds the concepts that value sets enumerate, of all value sets together; row 0 is unused. Codes are text,
-// since their code system need not be here.
+// listed stores the concepts enumerated by all value sets. Row 0 is unused. Codes are text because their code system
+// may not be loaded.
 type listed struct {
-	first   uint32 // of an overlay: the number of its first row
+	first   uint32 // of an overlay: number of the first row
 	Texts   codesystem.Texts
 	Code    []codesystem.TextRef
-	display []codesystem.TextRef        // 0 if the value set gives none
-	system  []uint32                    // index in systemTable.systems
-	flags   map[uint32]codesystem.Flags // of entries of stored expansions, by row
+	display []codesystem.TextRef        // 0 if the value set lists no display
+	system  []uint32                    // index in SystemTable.List
+	flags   map[uint32]codesystem.Flags // flags of stored expansion entries by row
 	codesystem.ConceptReader
 }
 
 // end returns the number of the next row.
 func (t *listed) end() uint32 { return t.first + uint32(len(t.Code)) }
 
-// newListed returns an empty table whose first row has a number.
+// newListed returns an empty table whose first row has the given number.
 func newListed(first uint32) listed {
 	t := listed{first: first, Code: make([]codesystem.TextRef, 1), display: make([]codesystem.TextRef, 1), system: make([]uint32, 1)}
 	t.Reset()
 	return t
 }
 
-// Row returns the table that holds a row, of this library or one below, and the row's position there.
+// Row returns the table of d or its bases that contains a row, and the position of the row in that table.
 func (d *Set) Row(row uint32) (*listed, uint32) {
 	for d.Base != nil && row < d.rows.first {
 		d = d.Base
@@ -105,7 +105,7 @@ func (t *listed) ExtensionsOf(row uint32) []codesystem.ExtensionRow {
 	return ownedBy(t.ConceptReader.Extensions, row, func(x codesystem.ExtensionRow) uint32 { return x.Owner })
 }
 
-// ownedBy returns an owner's part of a list sorted by owner.
+// ownedBy returns the elements of an owner in a list sorted by owner.
 func ownedBy[row any](list []row, owner uint32, of func(row) uint32) []row {
 	compare := func(r row, owner uint32) int { return int(of(r)) - int(owner) }
 	from, found := slices.BinarySearchFunc(list, owner, compare)
@@ -122,12 +122,12 @@ func ownedBy[row any](list []row, owner uint32, of func(row) uint32) []row {
 type valueSetBuilder struct {
 	library *Set
 	vs      ValueSet
-	systems []*CodeSystem // contained
+	systems []*CodeSystem // contained code systems
 	stored  *storedExpansion
-	depth   int // of contained resources
+	depth   int // nesting of contained resources
 }
 
-// member reads one member of a ValueSet. Most are also kept as they are, for includeDefinition.
+// member reads a member of a ValueSet. Most members are also kept unchanged for includeDefinition.
 func (b *valueSetBuilder) member(r *fhirjson.Reader, name string) error {
 	if known, err := b.vs.Definition.member(r, name); known {
 		return err
@@ -145,7 +145,7 @@ func (b *valueSetBuilder) member(r *fhirjson.Reader, name string) error {
 	return b.known(inner, name)
 }
 
-// known reads a member that expansion needs.
+// known reads a member that expansion uses.
 func (b *valueSetBuilder) known(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "compose":
@@ -160,7 +160,7 @@ func (b *valueSetBuilder) known(r *fhirjson.Reader, name string) error {
 	return nil
 }
 
-// extensions reads the extensions of a value set or of its compose.
+// extensions reads the extensions of a value set or its compose.
 func (b *valueSetBuilder) extensions(r *fhirjson.Reader) error {
 	list, err := r.Extensions(0)
 	for _, x := range list {
@@ -176,10 +176,10 @@ func (b *valueSetBuilder) extensions(r *fhirjson.Reader) error {
 	return err
 }
 
-// toolsExtensionBase is the start of the urls of extensions that are not yet part of FHIR.
+// toolsExtensionBase is the URL prefix of extensions that are not yet part of FHIR.
 const toolsExtensionBase = "http://hl7.org/fhir/tools/StructureDefinition/"
 
-// contained reads a contained resource. Only value sets and code systems are of use.
+// contained reads a contained resource. Types other than ValueSet and CodeSystem are ignored.
 func (b *valueSetBuilder) contained(r *fhirjson.Reader) error {
 	raw, err := r.Value('{')
 	if err != nil || b.depth > 0 {
@@ -223,8 +223,8 @@ func (b *valueSetBuilder) containedCodeSystem(r *fhirjson.Reader) error {
 	return err
 }
 
-// build returns the value set with what it contains. A contained code system without a url gets the value set's, with
-// its id as the fragment.
+// build returns the value set with its contained resources. A contained code system without a URL gets the value set's
+// URL with its ID as the fragment.
 func (b *valueSetBuilder) build() *ValueSet {
 	vs := b.vs
 	b.stored.adopt(&vs)
@@ -268,7 +268,7 @@ func (b *valueSetBuilder) compose(r *fhirjson.Reader) error {
 	})
 }
 
-// conceptSet reads one of compose.include or exclude into list.
+// conceptSet reads an entry of compose.include or exclude and appends it to list.
 func (b *valueSetBuilder) conceptSet(r *fhirjson.Reader, list *[]ConceptSet) error {
 	var set ConceptSet
 	rows := &b.library.rows
@@ -337,12 +337,12 @@ func (b *valueSetBuilder) filter(r *fhirjson.Reader, set *ConceptSet) error {
 	return err
 }
 
-// filterExtensions is how the urls of the extensions end in which later releases of FHIR write what R4's filters cannot
-// hold: op, an operator, and filter, a filter within a filter.
+// filterExtensions is the URL suffix of the extensions for filter features of later FHIR releases: op (an operator) and
+// filter (a nested filter).
 const filterExtensions = "/StructureDefinition/extension-ValueSet.compose.include.filter."
 
-// laterOperator reads the operator of a later release of FHIR from the extensions of a filter or of its operator. Filters
-// within a filter are not supported, so a value set that has one must not be used.
+// laterOperator reads an operator of a later FHIR release from the extensions of a filter or its operator. Nested
+// filters are not supported, so value sets that have them must not be used.
 func (b *valueSetBuilder) laterOperator(r *fhirjson.Reader, op *string) error {
 	list, err := r.Extensions(0)
 	for _, x := range list {
@@ -385,10 +385,10 @@ func (b *valueSetBuilder) concept(r *fhirjson.Reader) error {
 	return err
 }
 
-// StoredExpansion identifies the expansion of a value set without compose, as downloads of VSAC and measure bundles have.
-// Its codes are in Include, so that it is searched and validated like any other value set.
+// StoredExpansion identifies the expansion of a value set without compose, as in VSAC downloads and measure bundles.
+// Its codes are copied to Include, so that search and validation work as for other value sets.
 type StoredExpansion struct {
-	Identifier, Timestamp string // members of these names
+	Identifier, Timestamp string // members of the same names
 }
 
 // storedExpansion reads ValueSet.expansion.
@@ -401,12 +401,12 @@ type storedExpansion struct {
 	depth   int
 }
 
-// maxStoredDepth bounds the nesting of entries.
+// maxStoredDepth is the maximum nesting of entries.
 const maxStoredDepth = 64
 
 var errStoredDepth = errors.New("entries of the expansion are nested more than " + strconv.Itoa(maxStoredDepth) + " deep")
 
-// expansion reads a stored expansion. A value set with compose ignores it.
+// expansion reads a stored expansion. It is ignored if the value set has a compose.
 func (b *valueSetBuilder) expansion(r *fhirjson.Reader) error {
 	if b.vs.Composed {
 		return r.Skip()
@@ -417,7 +417,7 @@ func (b *valueSetBuilder) expansion(r *fhirjson.Reader) error {
 		fhirjson.String{Name: "identifier", Into: &s.Identifier}, fhirjson.String{Name: "timestamp", Into: &s.Timestamp})
 }
 
-// adopt makes the codes of a complete stored expansion those of a value set without compose.
+// adopt copies the codes of a complete stored expansion to a value set without compose.
 func (s *storedExpansion) adopt(vs *ValueSet) {
 	if s == nil || vs.Composed {
 		return
@@ -460,7 +460,7 @@ func (s *storedExpansion) member(r *fhirjson.Reader, name string) error {
 	return r.Skip()
 }
 
-// parameter reads an entry of expansion.parameter. Some parameters exclude codes.
+// parameter reads an entry of expansion.parameter. Some parameters restrict the expansion and make it incomplete.
 func (s *storedExpansion) parameter(r *fhirjson.Reader) error {
 	var in parameters.Input
 	err := r.Object(func(name []byte) error { return in.Member(r, name, 0) })
@@ -483,7 +483,7 @@ func (s *storedExpansion) extensions(r *fhirjson.Reader) error {
 	return err
 }
 
-// storedEntry is one of expansion.contains.
+// storedEntry is an entry of expansion.contains.
 type storedEntry struct {
 	system, version string
 	code, display   codesystem.TextRef
@@ -492,7 +492,7 @@ type storedEntry struct {
 	within          jsontext.Value
 }
 
-// entry reads an entry of expansion.contains and its nested entries. An entry without a code is a heading.
+// entry reads an entry of expansion.contains and its nested entries. Entries without a code are headings.
 func (s *storedExpansion) entry(r *fhirjson.Reader) error {
 	e, err := s.read(r)
 	if err != nil {
@@ -555,7 +555,7 @@ func (s *storedExpansion) read(r *fhirjson.Reader) (e storedEntry, err error) {
 	return e, err
 }
 
-// add adds a row for an entry, to the last include if that has the same code system.
+// add adds a row for an entry, extending the last include if it has the same code system.
 func (s *storedExpansion) add(r *fhirjson.Reader, e *storedEntry) error {
 	rows := &s.builder.library.rows
 	row := rows.end()

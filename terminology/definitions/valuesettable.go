@@ -9,17 +9,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// valueSetTable holds value sets by url and version, and what else names them.
+// valueSetTable indexes value sets by URL, version, ID, binding and fragment.
 type valueSetTable struct {
-	List      []*ValueSet        // of an overlay for a request, only its own
-	versions  layer[[]*ValueSet] // by url, in the order of loading
+	List      []*ValueSet        // value sets; in an overlay for a request, only its own
+	versions  layer[[]*ValueSet] // by URL, in loading order
 	byID      idTable[*ValueSet]
-	bindings  layer[string]    // StructureDefinition url#path to the canonical of a value set
-	fragments layer[*ValueSet] // StructureDefinition url#id to a value set that it contains
-	replaced  int              // how many were, by later ones
+	bindings  layer[string]    // canonicals of bound value sets by StructureDefinition url#path
+	fragments layer[*ValueSet] // contained value sets by StructureDefinition url#id
+	replaced  int              // number of value sets replaced by later ones
 }
 
-// over returns a table with the same value sets, to which others can be added.
+// over returns an overlay of the table.
 func (t *valueSetTable) over(beside bool) valueSetTable {
 	o := valueSetTable{
 		versions: t.versions.over(beside), byID: t.byID.over(beside), bindings: t.bindings.over(beside), fragments: t.fragments.over(beside),
@@ -30,8 +30,8 @@ func (t *valueSetTable) over(beside bool) valueSetTable {
 	return o
 }
 
-// addValueSet adds a value set, or replaces the one with the same url and version. One that the library below has too is
-// not overwritten.
+// addValueSet adds a value set, or replaces the one with the same URL and version. Value sets of the base table stay
+// unchanged.
 func (t *valueSetTable) addValueSet(vs *ValueSet) {
 	if vs.URL == "" {
 		t.byID.claim(vs)
@@ -57,18 +57,18 @@ func (t *valueSetTable) addValueSet(vs *ValueSet) {
 	t.List = append(t.List, vs)
 }
 
-// Find finds a value set by its canonical, url or url|version; the version may have wildcards.
+// Find returns a value set by canonical (url or url|version); the version may have wildcards.
 func (t *valueSetTable) Find(reference string) (*ValueSet, bool) {
 	url, version := outcome.Split(reference)
 	return t.latest(url, func(vs *ValueSet) bool { return version == "" || MatchesVersion(vs.Version, version) })
 }
 
-// at finds the latest version of a value set as of a date.
+// at returns the latest version of a value set as of a date.
 func (t *valueSetTable) at(url, date string) (*ValueSet, bool) {
 	return t.latest(url, func(vs *ValueSet) bool { return IsBy(vs.Date, date) })
 }
 
-// latest finds the latest version of a value set for which is holds.
+// latest returns the latest version of a value set that satisfies is.
 func (t *valueSetTable) latest(url string, is func(vs *ValueSet) bool) (latest *ValueSet, ok bool) {
 	for at := &t.versions; at != nil && latest == nil; at = at.base {
 		for _, vs := range at.own[url] {
@@ -80,10 +80,10 @@ func (t *valueSetTable) latest(url string, is func(vs *ValueSet) bool) (latest *
 	return latest, latest != nil
 }
 
-// ValueSetByID finds a value set by its id.
+// ValueSetByID returns the value set with an ID.
 func (t *valueSetTable) ValueSetByID(id string) (*ValueSet, bool) { return t.byID.get(id) }
 
-// AnyValueSet finds a value set by its canonical as of a date: one of the library, or one implied by a code system.
+// AnyValueSet returns a value set by canonical as of a date, including contained and implicit value sets.
 func (d *Set) AnyValueSet(reference, date string) (*ValueSet, bool) {
 	vs, ok := d.ValueSets.Find(reference)
 	if !ok {
@@ -98,8 +98,8 @@ func (d *Set) AnyValueSet(reference, date string) (*ValueSet, bool) {
 	return d.ValueSets.at(vs.URL, date)
 }
 
-// implicitValueSet makes a value set implied by a code system (R4 §4.9.6): its element valueSet, or its url with
-// ?fhir_vs, which may name a concept to include the descendants of.
+// implicitValueSet returns a value set that a code system implies (R4 §4.9.6): its element valueSet, or its URL with
+// ?fhir_vs and optionally a concept whose descendants are included.
 func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	address, version := outcome.Split(reference)
 	for at := &d.Systems.entire; at != nil; at = at.base {
@@ -129,12 +129,12 @@ func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	return implied(reference, d.Systems.CodeSystems[index], set), true
 }
 
-// valueSetByValue makes a value set that a source implies by the value of a filter: HL7 has http://unitsofmeasure.org/vs/[unit].
+// valueSetByValue returns the value set that a source implies for a filter value, such as a UCUM unit.
 func valueSetByValue(d *Set, reference string) (*ValueSet, bool) {
 	address, version := outcome.Split(reference)
 	for _, id := range d.Systems.byValue {
 		cs := d.Systems.CodeSystems[d.Systems.List[id].Current]
-		if cs.byValue == "" { // another version has taken its place
+		if cs.byValue == "" { // replaced by another version
 			continue
 		}
 		value, ok := strings.CutPrefix(address, cs.entireValueSet+"/")
@@ -156,11 +156,11 @@ func implied(reference string, cs *CodeSystem, set ConceptSet) *ValueSet {
 	return vs
 }
 
-// profile is a StructureDefinition: the bindings of its elements, which the parameter context of $expand may name.
+// profile contains the bindings of a StructureDefinition, which the parameter context of $expand refers to.
 type profile struct {
 	url       string
 	elements  []binding
-	contained valueSetBuilder // its value sets
+	contained valueSetBuilder // contained value sets
 }
 
 // binding is an element that is bound to a value set.
@@ -184,7 +184,7 @@ func (p *profile) member(r *fhirjson.Reader, name string) error {
 	}
 }
 
-// element reads one of snapshot.element or differential.element.
+// element reads an entry of snapshot.element or differential.element.
 func (p *profile) element(r *fhirjson.Reader) error {
 	var b binding
 	err := r.Object(func(name []byte) error {
@@ -205,8 +205,8 @@ func (p *profile) element(r *fhirjson.Reader) error {
 	return err
 }
 
-// addProfile adds a profile's bindings by id and by path. Slices share a path; the unsliced element comes first and
-// counts.
+// addProfile adds a profile's bindings by ID and by path. Slices share a path; the first element, which is the unsliced
+// one, wins.
 func (t *valueSetTable) addProfile(p *profile) {
 	if p.url == "" {
 		return
@@ -229,5 +229,5 @@ func (t *valueSetTable) addProfile(p *profile) {
 	}
 }
 
-// BoundTo returns the canonical of the value set bound in a context.
+// BoundTo returns the canonical of the value set bound to a context.
 func (t *valueSetTable) BoundTo(context string) (string, bool) { return t.bindings.get(context) }

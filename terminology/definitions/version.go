@@ -12,9 +12,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// CompareVersions compares versions part by part, as numbers if both parts are (semantic versioning). A part that is no
-// number comes before one that is, and a pre-release (1.0.0-ballot) before its release. Dates (20190101, 2019-01-01)
-// compare correctly too.
+// CompareVersions compares versions part by part, numerically if both parts are numbers (semantic versioning). A
+// non-numeric part sorts before a number, and a pre-release (1.0.0-ballot) before its release. Dates (20190101,
+// 2019-01-01) compare correctly too.
 func CompareVersions(a, b string) int {
 	if isDate(a) && isDate(b) {
 		return cmp.Or(compareParts(a, b, "-"), cmp.Compare(a, b))
@@ -33,14 +33,14 @@ func CompareVersions(a, b string) int {
 	return cmp.Or(compareParts(preA, preB, "."), cmp.Compare(a, b))
 }
 
-// isDate reports whether a version begins like a date: 2019-01.
+// isDate reports whether a version starts like a date, such as 2019-01.
 func isDate(version string) bool {
 	year, rest, ok := strings.Cut(version, "-")
 	_, err := strconv.ParseUint(year, 10, 16)
 	return ok && len(year) == 4 && err == nil && rest != "" && rest[0] <= '9'
 }
 
-// compareParts compares two lists of parts; a shorter one that is otherwise equal is less.
+// compareParts compares two lists of parts; a prefix of a longer list sorts first.
 func compareParts(a, b, separator string) int {
 	partsA, partsB := strings.Split(a, separator), strings.Split(b, separator)
 	for i := range min(len(partsA), len(partsB)) {
@@ -66,7 +66,7 @@ func comparePart(a, b string) int {
 	}
 }
 
-// IsWildcard reports whether a part of a version is x, X or *.
+// IsWildcard reports whether any part of a version is x, X or *.
 func IsWildcard(version string) bool {
 	for part := range strings.SplitSeq(version, ".") {
 		if isAnyPart(part) {
@@ -78,8 +78,8 @@ func IsWildcard(version string) bool {
 
 func isAnyPart(part string) bool { return part == "x" || part == "X" || part == "*" }
 
-// MatchesVersion reports whether a version equals a pattern or matches its wildcards. A wildcard at the end matches all
-// parts that follow: 1.x matches 1.2.0. It looks only as far as the two are the same, however long they are.
+// MatchesVersion reports whether a version equals a pattern or matches its wildcards. A trailing wildcard matches all
+// following parts: 1.x matches 1.2.0. The comparison stops at the first mismatch, so a long pattern costs nothing.
 func MatchesVersion(version, pattern string) bool {
 	if version == pattern {
 		return true
@@ -101,7 +101,7 @@ func MatchesVersion(version, pattern string) bool {
 	}
 }
 
-// supersedes reports whether a definition loaded later is preferred to an earlier one, by their versions. Dates and
+// supersedes reports whether the version of a definition loaded later is preferred to that of an earlier one. Dates and
 // numbers cannot be compared: HL7's v3 code systems went from 2018-08-12 to 2.0.0.
 func supersedes(later, earlier string) bool {
 	if later == "" || earlier == "" || isDate(later) != isDate(earlier) {
@@ -110,8 +110,8 @@ func supersedes(later, earlier string) bool {
 	return CompareVersions(later, earlier) >= 0
 }
 
-// IsBy reports whether a definition with one date existed on another. The dates may differ in precision; a definition
-// without a date always existed.
+// IsBy reports whether a definition dated defined existed on a date. The precision of the dates may differ. A
+// definition without a date always existed.
 func IsBy(defined, date string) bool {
 	n := min(len(defined), len(date), len("2006-01-02"))
 	return defined[:n] <= date[:n]
@@ -119,7 +119,7 @@ func IsBy(defined, date string) bool {
 
 var errDate = errors.New("not a date of FHIR")
 
-// CheckDate fails for what is no date of FHIR; an empty one is none.
+// CheckDate returns an error for an invalid FHIR date. An empty string is valid.
 func CheckDate(date string) error {
 	if date == "" {
 		return nil
@@ -132,7 +132,7 @@ func CheckDate(date string) error {
 	return &outcome.Error{Status: http.StatusBadRequest, Code: "invalid", Err: errDate, Text: "the parameter date must be a date, like 2026-01-31"}
 }
 
-// NotAsOf is the error for a definition that is here only in versions after a date.
+// NotAsOf returns the error for a definition of which only versions after a date are loaded.
 func NotAsOf(kind, reference, date string) error {
 	return &outcome.Error{
 		Status: http.StatusUnprocessableEntity, Code: "not-supported", Err: outcome.ErrUnsupported,

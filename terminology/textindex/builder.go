@@ -11,16 +11,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 
-// builder builds an index. It goes through the documents by rank and notes their words; a counting sort turns these into
-// postings.
+// builder builds an index. It reads the documents in rank order and records their words; a counting sort turns the
+// records into postings.
 type builder struct {
 	reader         reader
 	words          *wordStream
 	runes          runeWords
-	displays, code []uint64 // by rank: the hash of the text
+	displays, code []uint64 // hash of the display and of the code, by rank
 }
 
-// Large is from how many documents on an index is kept off the heap.
+// Large is the number of documents from which on an index is stored off the heap.
 const Large = 5000
 
 // New builds the index of a corpus, which must not change afterwards.
@@ -69,14 +69,14 @@ func (x *Index) settle(m *offheap.Memory) {
 	offheap.Move(m, &x.words.text, &p.list, &x.spelled.forms.text)
 }
 
-// collect frees memory that a large index no longer needs while it is built.
+// collect releases memory during the construction of a large index.
 func (x *Index) collect() {
 	if len(x.order) >= Large {
 		debug.FreeOSMemory()
 	}
 }
 
-// staticOrder returns the documents as they are ordered within a tier, and how many of them can be chosen.
+// staticOrder returns the documents in their order within a tier, and the number of selectable documents.
 func staticOrder(c Corpus) (order []uint32, chosen int) {
 	keys := make([]uint64, c.Len())
 	for doc := range keys {
@@ -94,7 +94,7 @@ func staticOrder(c Corpus) (order []uint32, chosen int) {
 	return order, chosen
 }
 
-// read reads one document.
+// read adds the words of one document.
 func (b *builder) read(rank, doc uint32) {
 	r := &b.reader
 	r.read(doc)
@@ -112,7 +112,7 @@ func (b *builder) read(rank, doc uint32) {
 	b.words.end()
 }
 
-// partLists returns the parts of each word, as [wordStream] has them.
+// partLists returns the compound parts of each word, encoded as in [wordStream].
 func (b *builder) partLists(c *Compounds) [][]uint32 {
 	lists := make([][]uint32, len(b.words.words.words))
 	for id := range lists {
@@ -128,25 +128,25 @@ func (b *builder) partLists(c *Compounds) [][]uint32 {
 	return lists
 }
 
-// reader reads the words of documents. It keeps buffers between calls.
+// reader reads the words of documents. It reuses buffers between calls.
 type reader struct {
 	corpus  Corpus
-	spotter spotter  // has the words of all texts of a document
-	shown   int      // how many of them are its display's
+	spotter spotter  // words of all texts of a document
+	shown   int      // number of spots from the display
 	line    []byte   // words of the display
 	joined  []byte   // words of the code, without spaces
-	text    []byte   // of the spots
-	others  [][]byte // from the corpus
+	text    []byte   // text that spots refer to
+	others  [][]byte // other texts of the corpus
 }
 
 func newReader(c Corpus) reader {
 	return reader{corpus: c, spotter: spotter{language: languageOf(c.Language())}}
 }
 
-// spots returns the words of the document that was read.
+// spots returns the words of the last document read.
 func (r *reader) spots() []spot { return r.spotter.spots }
 
-// readDisplay reads the words of a document's display alone.
+// readDisplay reads only the words of a document's display.
 func (r *reader) readDisplay(doc uint32) {
 	s := &r.spotter
 	s.spots = s.spots[:0]
@@ -183,36 +183,35 @@ func (r *reader) read(doc uint32) {
 	r.text = s.addAll(r.text, others, foreign, r.line)
 }
 
-// bytesPerStep is how many bytes of text one step looks at.
+// bytesPerStep is the number of text bytes examined per step.
 const bytesPerStep = 32
 
-// steps is the cost of looking at the words of the document so many times, in steps of a search.
+// steps returns the cost of examining the words of the document the given number of times, in search steps.
 func (r *reader) steps(times int) int { return 1 + len(r.text)*(1+times)/bytesPerStep }
 
-// forget drops what belongs to a corpus.
+// forget drops the references to the corpus.
 func (r *reader) forget() {
 	r.corpus = nil
 	clear(r.others[:cap(r.others)])
 }
 
-// spot is a word of a text, and where it is.
+// spot is a word of a text with its position.
 type spot struct {
 	word []byte
 
-	// head says that the word is in the head of its text: what comes before the first comma or the first stop word, and
-	// is not in brackets.
+	// head reports whether the word is in the head of its text: the part outside brackets before the first comma and the
+	// first stop word.
 	head bool
 }
 
-// spotter cuts texts into spots. It keeps buffers between calls.
+// spotter splits texts into spots. It reuses buffers between calls.
 type spotter struct {
 	folder   folder
 	language *language
 	spots    []spot
 }
 
-// addAll adds the other texts of a document, whose display has the given words. The last ones, so many as foreign says, have
-// no heads.
+// addAll adds the other texts of a document whose display has the given words. The last foreign texts have no heads.
 func (s *spotter) addAll(room []byte, texts [][]byte, foreign int, display []byte) []byte {
 	for i, text := range texts {
 		from := len(s.spots)
@@ -227,10 +226,10 @@ func (s *spotter) addAll(room []byte, texts [][]byte, foreign int, display []byt
 	return room
 }
 
-// leaveOutShort leaves out, of the spots of a text, the words that are the display's cut short, if the text is the display in
-// short: it has such a word and one of the display, or two that are cut short. None of its other words is in a head then,
-// as its punctuation and stop words are not the display's. So what begins "diabetes" comes no sooner in "Type 2 diab w oth
-// comp" than in "Type 2 diabetes with other complications".
+// leaveOutShort removes words that abbreviate a word of the display, if the text is a short form of the display: it has
+// two abbreviated words, or one and a word of the display. Its remaining words lose their head, because its punctuation
+// and stop words differ from the display's. Otherwise the prefix diab would rank "Type 2 diab w oth comp" before "Type
+// 2 diabetes with other complications".
 func (s *spotter) leaveOutShort(from int, display []byte) {
 	if len(display) > longestDisplay {
 		return
@@ -255,10 +254,10 @@ func (s *spotter) leaveOutShort(from int, display []byte) {
 	s.spots = kept
 }
 
-// longestDisplay is up to how many bytes of words of a display are compared with each word of other texts.
+// longestDisplay is the maximum length of a display, in bytes of words, that is compared with other texts.
 const longestDisplay = 256
 
-// amongWords reports whether a word is one of some words, and whether it begins one and has no digit: 1 is not short for 11.
+// amongWords reports whether word is in words, and whether it abbreviates one. A number abbreviates none: 1 is not 11.
 func amongWords(words, word []byte) (in, begins bool) {
 	for len(words) > 0 {
 		var longer []byte
@@ -271,8 +270,8 @@ func amongWords(words, word []byte) (in, begins bool) {
 	return in, begins && !bytes.ContainsAny(word, "0123456789")
 }
 
-// add appends the words of a text to spots: also those that begin inside others, and those that hyphens join, written
-// together. They are valid as long as room, to which their letters are appended.
+// add appends the words of a text to spots, including words that begin inside others and the joined form of hyphenated
+// words. The spots refer to room, to which their letters are appended, and are valid as long as room is.
 func (s *spotter) add(room, text []byte) []byte {
 	line := s.folder.words(text)
 	start := len(room)
@@ -290,7 +289,7 @@ func (s *spotter) add(room, text []byte) []byte {
 		s.spots = append(s.spots, spot{word, head})
 		if !at.joined {
 			chain = from
-		} else { // for beta-2-agonist, also beta2 and beta2agonist
+		} else { // beta-2-agonist also yields beta2 and beta2agonist
 			s.spots = append(s.spots, spot{appendJoined(nil, line[chain:end]), head})
 		}
 		inner = s.addInner(line, from, end, inner, head)
@@ -299,7 +298,7 @@ func (s *spotter) add(room, text []byte) []byte {
 	return room
 }
 
-// addInner adds the words that begin inside one, and what of it is before these, which alone may be in a head.
+// addInner adds the words that begin inside a word, and the part before them, which alone may be in a head.
 func (s *spotter) addInner(line []byte, from, end int, inner []int, head bool) (rest []int) {
 	if len(inner) > 0 && inner[0] < end {
 		s.spots = append(s.spots, spot{line[from+1 : inner[0]], head})
@@ -314,7 +313,7 @@ func (s *spotter) addInner(line []byte, from, end int, inner []int, head bool) (
 	return inner
 }
 
-// vocabulary numbers words in the order they are first seen.
+// vocabulary numbers words in order of first occurrence.
 type vocabulary struct {
 	ids   map[string]uint32
 	words []string
@@ -322,7 +321,7 @@ type vocabulary struct {
 
 func newVocabulary() vocabulary { return vocabulary{ids: map[string]uint32{}} }
 
-// id returns the number of a word, which it adds if need be.
+// id returns the number of a word, adding the word if necessary.
 func (v *vocabulary) id(word []byte) uint32 {
 	if id, ok := v.ids[string(word)]; ok {
 		return id
@@ -332,7 +331,7 @@ func (v *vocabulary) id(word []byte) uint32 {
 	return id
 }
 
-// sorted returns the numbers of the words in the order of the alphabet.
+// sorted returns the numbers of the words in alphabetical order.
 func (v *vocabulary) sorted() []uint32 {
 	ids := make([]uint32, len(v.words))
 	for i := range ids {
@@ -342,19 +341,19 @@ func (v *vocabulary) sorted() []uint32 {
 	return ids
 }
 
-// wordStream is the words of one document after the other, each once. A word is known by twice its number, plus one if the
-// document does not have it in a head.
+// wordStream records the distinct words of each document, document by document. A word is encoded as twice its number,
+// plus one if the document does not have it in a head.
 type wordStream struct {
 	words    vocabulary
-	lastSeen []uint32 // by word: the last document it was seen in, plus one
-	position []uint32 // by word: where in lists that document has it
-	lists    []uint32 // of the document that is noted
-	written  [][]byte // of those before, as varints: each plus one, and 0 at the end of a document; in chunks, to grow without copying
+	lastSeen []uint32 // by word: last document that contains it, plus one
+	position []uint32 // by word: its position in lists
+	lists    []uint32 // encoded words of the current document
+	written  [][]byte // previous documents: varints of encoded words plus one, terminated by 0; chunked to grow without copying
 }
 
 func newWordStream() *wordStream { return &wordStream{words: newVocabulary()} }
 
-// number returns the number of a word.
+// number returns the number of a word, adding the word if necessary.
 func (s *wordStream) number(word []byte) uint32 {
 	id := s.words.id(word)
 	if int(id) == len(s.lastSeen) {
@@ -363,7 +362,7 @@ func (s *wordStream) number(word []byte) uint32 {
 	return id
 }
 
-// add notes that a document has a word, in a head or not.
+// add records that a document has a word, in a head or elsewhere.
 func (s *wordStream) add(rank uint32, word []byte, head bool) {
 	list := 2 * s.number(word)
 	if !head {
@@ -372,7 +371,7 @@ func (s *wordStream) add(rank uint32, word []byte, head bool) {
 	s.note(rank, list)
 }
 
-// note is add for the word as the stream has it; in a head counts.
+// note records an encoded word. If a document has the word in a head and elsewhere, the head wins.
 func (s *wordStream) note(rank, list uint32) {
 	id := list / 2
 	switch {
@@ -384,7 +383,7 @@ func (s *wordStream) note(rank, list uint32) {
 	}
 }
 
-// end ends a document.
+// end completes the current document.
 func (s *wordStream) end() {
 	for _, list := range s.lists {
 		s.write(list + 1)
@@ -401,7 +400,7 @@ func (s *wordStream) write(n uint32) {
 	s.written[last] = binary.AppendUvarint(s.written[last], uint64(n))
 }
 
-// each calls visit with each word and the rank of its document.
+// each calls visit with the rank of the document and each encoded word.
 func (s *wordStream) each(visit func(rank, list uint32)) {
 	rank := uint32(0)
 	for _, chunk := range s.written {
@@ -416,8 +415,8 @@ func (s *wordStream) each(visit func(rank, list uint32)) {
 	}
 }
 
-// withParts returns a stream with the parts of compounds as well: lists has them by word. What begins a compound is in a
-// head if that is.
+// withParts returns a stream that also contains the parts of compounds, given by encoded word. A part at the beginning
+// of a compound is in a head if the compound is.
 func (s *wordStream) withParts(lists [][]uint32) *wordStream {
 	all := &wordStream{words: s.words, lastSeen: s.lastSeen, position: s.position}
 	clear(all.lastSeen)
@@ -435,26 +434,26 @@ func (s *wordStream) withParts(lists [][]uint32) *wordStream {
 	return all
 }
 
-// An index has letters and signs as words of their own, which nobody can type as such: they begin with a byte that says
-// where the documents have them.
+// The index stores single letters and signs as special words. Their first byte identifies their position and cannot
+// occur in typed words.
 const (
 	letterAnywhere = iota // a letter or digit, anywhere in the display
-	letterFirst           // one that begins a word of the display
-	signAnywhere          // anything else, in the display or the code
+	letterFirst           // a letter or digit at the beginning of a word of the display
+	signAnywhere          // any other rune, in the display or the code
 	runeKinds
 
-	firstOfWords = runeKinds // what other words begin with is higher
+	firstOfWords = runeKinds // first bytes of ordinary words are greater or equal
 )
 
-// appendRuneWord appends the word of a letter or sign.
+// appendRuneWord appends the special word of a letter or sign.
 func appendRuneWord(dst []byte, kind byte, r rune) []byte {
 	return utf8.AppendRune(append(dst, kind), r)
 }
 
-// runeWords adds letters and signs to a stream of words.
+// runeWords adds the special words of letters and signs to a word stream.
 type runeWords struct {
 	words *wordStream
-	ascii [runeKinds][utf8.RuneSelf]uint32 // the numbers of their words, plus one
+	ascii [runeKinds][utf8.RuneSelf]uint32 // numbers of the special words of ASCII runes, plus one
 	room  []byte
 }
 
@@ -482,7 +481,7 @@ func (w *runeWords) addLine(rank uint32, line []byte) {
 	}
 }
 
-// addSigns adds whatever in a text is neither letter nor digit.
+// addSigns adds the runes of a text that are neither letters nor digits.
 func (w *runeWords) addSigns(rank uint32, text []byte) {
 	for i := 0; i < len(text); {
 		r, width := rune(text[i]), 1

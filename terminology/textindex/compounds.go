@@ -8,16 +8,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// Compounds are the compound words of a corpus, such as Kniegelenkschmerz, with their parts. A nil one has none. It is safe
-// for concurrent use.
+// Compounds contains the compound words of a corpus, such as Kniegelenkschmerz, with their parts. A nil Compounds is
+// empty. It is safe for concurrent use.
 type Compounds struct {
 	words wordList
-	from  []uint32 // the parts of word i are parts[from[i]:from[i+1]]
+	from  []uint32 // word i has the parts parts[from[i]:from[i+1]]
 	parts []part
 }
 
-// NewCompounds returns the compound words of a corpus that is searched without an index; nil if its language writes the
-// parts of a compound as words of their own.
+// NewCompounds returns the compound words of a corpus that is searched without an index, or nil if the language does
+// not write compounds as one word.
 func NewCompounds(c Corpus) *Compounds {
 	l := languageOf(c.Language())
 	if l.elements == nil {
@@ -46,7 +46,7 @@ func divideWords(l *language, words *vocabulary) *Compounds {
 			c.from = append(c.from, uint32(len(c.parts)))
 		}
 	}
-	c.words.text, c.parts = slices.Clone(c.words.text), slices.Clone(c.parts) // without what they could grow by
+	c.words.text, c.parts = slices.Clone(c.words.text), slices.Clone(c.parts) // without excess capacity
 	return c
 }
 
@@ -60,23 +60,23 @@ func (c *Compounds) of(word []byte) []part {
 
 func (c *Compounds) bytes() int { return c.words.bytes() + 4*len(c.from) + 2*len(c.parts) }
 
-// Bounds on compound words, in letters. Shorter parts are in too many words that are no compounds.
+// Limits on compound words, in letters. Shorter parts occur in too many words that are not compounds.
 const (
 	fewestPart  = 4
 	maxCompound = 64
 )
 
-// dictionary divides compound words. It knows the words of a corpus, and takes no other list: what a code system writes
-// as a word of its own somewhere is a part elsewhere.
+// dictionary splits compound words. Its only source is the corpus: a code system that writes a word on its own
+// somewhere uses it as a part elsewhere.
 type dictionary struct {
 	elements   []string
-	forms      map[string]bool  // the words, with and without an ending
-	beginnings map[string]uint8 // what stands before such words: in how many, up to 2
-	starts     bitset.Set       // the first letters of forms, which most places in a word are not
-	ends       []uint64         // by word of the corpus: where a last part may begin
+	forms      map[string]bool  // words with and without endings
+	beginnings map[string]uint8 // first parts before such words, with the number of words that have them, capped at 2
+	starts     bitset.Set       // first letters of forms, to rule out most positions quickly
+	ends       []uint64         // by word of the corpus: bitmask of positions where a last part may begin
 }
 
-// newDictionary returns the dictionary of the words of a corpus.
+// newDictionary returns the dictionary of a vocabulary.
 func newDictionary(l *language, words *vocabulary) *dictionary {
 	d := &dictionary{elements: l.elements, forms: map[string]bool{}, beginnings: map[string]uint8{}}
 	d.starts, d.ends = bitset.New(26*26*26*26), make([]uint64, len(words.words))
@@ -96,7 +96,7 @@ func newDictionary(l *language, words *vocabulary) *dictionary {
 	return d
 }
 
-// start numbers the first letters of a word, as many as the shortest part has.
+// start encodes the first fewestPart letters of a word as a number.
 func start(word []byte) (n uint32) {
 	for _, c := range word[:fewestPart] {
 		n = 26*n + uint32(c-'a')
@@ -104,7 +104,7 @@ func start(word []byte) (n uint32) {
 	return n
 }
 
-// endsOf returns where the last part of a word may begin.
+// endsOf returns a bitmask of the positions where the last part of a word may begin.
 func (d *dictionary) endsOf(word []byte) (ends uint64) {
 	for at := fewestPart; at <= len(word)-fewestPart; at++ {
 		if d.isLast(word[at:]) {
@@ -114,7 +114,7 @@ func (d *dictionary) endsOf(word []byte) (ends uint64) {
 	return ends
 }
 
-// hasLetters reports whether a word can be a part: it is of Latin letters alone.
+// hasLetters reports whether a word can be a part: it has a valid length and only Latin letters.
 func hasLetters(word []byte) bool {
 	if len(word) < fewestPart || len(word) > maxCompound {
 		return false
@@ -127,7 +127,7 @@ func hasLetters(word []byte) bool {
 	return true
 }
 
-// eachForm visits a word without each ending that it has, until visit returns true.
+// eachForm calls visit with the word minus each of its endings, until visit returns true.
 func (d *dictionary) eachForm(word []byte, visit func(form []byte) bool) bool {
 	for _, e := range d.elements {
 		if n := len(word) - len(e); n >= fewestPart && string(word[n:]) == e && visit(word[:n]) {
@@ -137,7 +137,7 @@ func (d *dictionary) eachForm(word []byte, visit func(form []byte) bool) bool {
 	return false
 }
 
-// addBeginnings notes what of a word stands before another word.
+// addBeginnings counts the prefixes of a word that precede a possible last part.
 func (d *dictionary) addBeginnings(word []byte, ends uint64) {
 	for ; ends != 0; ends &= ends - 1 {
 		beginning := word[:bits.TrailingZeros64(ends)]
@@ -149,29 +149,29 @@ func (d *dictionary) addBeginnings(word []byte, ends uint64) {
 
 func (d *dictionary) isWord(word []byte) bool { return d.forms[string(word)] }
 
-// isLast reports whether a word may be the last part: it may have an ending.
+// isLast reports whether a word, possibly with an ending, can be the last part.
 func (d *dictionary) isLast(word []byte) bool {
 	return d.starts.Has(start(word)) && (d.isWord(word) || d.eachForm(word, d.isWord))
 }
 
-// isPart reports whether a word may be a part before others.
+// isPart reports whether a word can be a part before others.
 func (d *dictionary) isPart(word []byte) bool {
 	return d.isWord(word) || d.beginnings[string(word)] > 1
 }
 
-// part is where a part of a compound word is.
+// part is the position of a part in a compound word.
 type part struct{ from, to uint8 }
 
-// division is how a word can be divided, by where a part begins: where that ends, or 0 if the rest cannot be divided, and
-// where the next begins.
+// division contains, by start position of a part, the end of that part (0 if the rest cannot be split) and the start of
+// the next part.
 type division struct{ to, next [maxCompound]uint8 }
 
-// divide appends the parts of a word of the corpus, and the parts of these. The first is as long as can be, then the next.
+// divide appends the parts of a word of the corpus and, recursively, their parts. Parts are as long as possible.
 func (d *dictionary) divide(parts []part, word []byte, id uint32) []part {
 	return d.within(parts, word, d.ends[id], 0)
 }
 
-// within is divide for a word that is itself a part, from a position on.
+// within is divide for a part of a word, starting at a position.
 func (d *dictionary) within(parts []part, word []byte, ends uint64, from int) []part {
 	var v division
 	if ends == 0 || !d.cut(&v, word, ends) {
@@ -187,7 +187,7 @@ func (d *dictionary) within(parts []part, word []byte, ends uint64, from int) []
 	}
 }
 
-// cut finds out how to divide a word, from its end to its beginning. It reports whether that is possible.
+// cut computes the division of a word from its end to its beginning and reports whether one exists.
 func (d *dictionary) cut(v *division, word []byte, ends uint64) bool {
 	for at := bits.Len64(ends) - 1; at >= fewestPart; at-- {
 		if ends&(1<<at) != 0 {
@@ -199,7 +199,7 @@ func (d *dictionary) cut(v *division, word []byte, ends uint64) bool {
 	return d.cutAt(v, word, 0)
 }
 
-// cutAt finds the longest part from a position on after which the rest can be divided.
+// cutAt finds the longest part at a position that leaves a rest that can be split.
 func (d *dictionary) cutAt(v *division, word []byte, at int) bool {
 	if !d.starts.Has(start(word[at:])) {
 		return false
@@ -213,8 +213,8 @@ func (d *dictionary) cutAt(v *division, word []byte, at int) bool {
 	return false
 }
 
-// nextPart returns where a part begins after one that ends at a position: there, or after a linking element; 0 for
-// nowhere.
+// nextPart returns the start of the part after one that ends at to, directly or after a linking element, or 0 if no
+// part follows.
 func (d *dictionary) nextPart(v *division, word []byte, to int) int {
 	if v.to[to] > 0 {
 		return to

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// listing is how many times looking at a word it costs to put it into the list of those that texts without an index have.
+// listing is the cost of adding a word to a lexicon, in multiples of the cost of examining a word.
 const listing = 150
 
-// maxGuesses is how many words one with typos is read as: those that most documents have.
+// maxGuesses is the maximum number of corrections for a misspelled word; the most frequent words are kept.
 const maxGuesses = 5
 
-// Corrected returns the filter as the last search read it, or "" if it was as typed.
+// Corrected returns the filter as corrected by the last search, or "" if nothing was corrected.
 func (t *Filter) Corrected() string {
 	if t.read == nil {
 		return ""
@@ -31,7 +31,7 @@ func (t *Filter) Corrected() string {
 	return strings.Join(words, " ")
 }
 
-// correct reads the words that no part has as the most similar ones. It reports whether there are any.
+// correct replaces words that occur in no part by the most similar words. It reports whether it replaced any.
 func (t *Filter) correct(parts []Part, spend func(steps int) error) (bool, error) {
 	read := map[string][][]byte{}
 	var lists lexicons
@@ -56,7 +56,7 @@ func (t *Filter) correct(parts []Part, spend func(steps int) error) (bool, error
 	return true, nil
 }
 
-// guesses returns the best guesses, the most common first.
+// guesses returns the best guesses, the most frequent first.
 func (t *typist) guesses() (words [][]byte) {
 	slices.SortFunc(t.found, func(a, b guess) int { return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.word, b.word)) })
 	for _, g := range t.found[:min(len(t.found), maxGuesses)] {
@@ -65,7 +65,7 @@ func (t *typist) guesses() (words [][]byte) {
 	return words
 }
 
-// lexicons are the words of the parts that have no index.
+// lexicons contains the words of the parts without an index.
 type lexicons map[int]*lexicon
 
 type lexicon struct {
@@ -73,7 +73,7 @@ type lexicon struct {
 	counts []int
 }
 
-// scan has a typist look at the words of all parts, if none of them has the word itself.
+// scan compares the words of all parts with a misspelled word. It finds nothing if any part contains the word itself.
 func (l *lexicons) scan(parts []Part, t *typist, word []byte, spend func(steps int) error) error {
 	for i := range parts {
 		p := &parts[i]
@@ -143,8 +143,8 @@ func newLexicon(s *wordStream) *lexicon {
 	return list
 }
 
-// typos says how many typos to forgive: if a word is meant as a whole, and if it is the beginning of one. None in a
-// short one, which could then be anything, and none in one with a digit, since another digit means something else.
+// typos returns the number of typos to tolerate in a word, when matched as a whole and as a prefix. Short words
+// tolerate none because too many words are similar, words with digits because another digit changes the meaning.
 func typos(word []byte) (whole, begun int) {
 	n := 0
 	for i := 0; i < len(word); n++ {
@@ -155,7 +155,7 @@ func typos(word []byte) (whole, begun int) {
 		i += width
 	}
 	switch {
-	case n < 5 || n > maxCorrected: // four letters are an abbreviation more often than a word
+	case n < 5 || n > maxCorrected: // four letters are more often an abbreviation than a word
 		return 0, 0
 	case n == 5:
 		return 1, 1
@@ -166,39 +166,39 @@ func typos(word []byte) (whole, begun int) {
 	}
 }
 
-// maxCorrected is up to how many letters of a word typos are forgiven in.
+// maxCorrected is the maximum length of a word to correct, in letters.
 const maxCorrected = 32
 
-// typist finds the words that are most similar to one: a letter too many, too few or wrong, or two swapped, is one typo
-// (the restricted Damerau-Levenshtein distance). The first letter must be right. The rows of the distance table are
-// kept, so that words with a common beginning, which follow each other in a sorted list, share the work.
+// typist finds the words most similar to a word by restricted Damerau-Levenshtein distance: an extra, missing or wrong
+// letter, or two swapped ones, count as one typo. The first letter must match. Rows of the distance table are reused
+// between words with a common prefix, which are adjacent in a sorted list.
 type typist struct {
 	word         []rune
-	whole, begun int                                // how many typos to forgive
-	known        int                                // how many rows there are after the first
-	seen         [maxCorrected + mostTypos + 2]rune // the letters of these
+	whole, begun int                                // tolerated typos
+	known        int                                // number of valid rows after the first
+	seen         [maxCorrected + mostTypos + 2]rune // letters of the valid rows
 	rows         [maxCorrected + mostTypos + 2]row
 
-	best  int // the score of the most similar words, twice the typos, and one more if they only begin so
+	best  int // lowest score so far: twice the typos, plus one if only a prefix matches
 	found []guess
 }
 
-// mostTypos is how many typos are forgiven at most.
+// mostTypos is the maximum number of tolerated typos.
 const mostTypos = 2
 
-// row is what of a row of the distance table may be no more than mostTypos: row k has column j at j-k+mostTypos. More is
-// tooMany, whatever it is.
+// row contains the cells of a row of the distance table that can be at most mostTypos: row k has column j at
+// j-k+mostTypos. Higher values are capped at tooMany.
 type row [2*mostTypos + 1]uint8
 
 const tooMany = mostTypos + 1
 
-// guess is a word that may be meant.
+// guess is a possible correction.
 type guess struct {
 	word  string
-	count int // of the documents that have it
+	count int // number of documents with the word
 }
 
-// newTypist prepares for a word.
+// newTypist returns a typist for a misspelled word.
 func newTypist(word []byte) *typist {
 	t := &typist{word: []rune(string(word))}
 	t.whole, t.begun = typos(word)
@@ -207,7 +207,7 @@ func newTypist(word []byte) *typist {
 	return t
 }
 
-// scan looks at all words that begin with the same letter; count says how many documents have one.
+// scan compares all words with the same first letter; count returns the number of documents with a word.
 func (t *typist) scan(words *wordList, count func(i int) int) {
 	from, to := words.prefixed([]byte(string(t.word[:1])))
 	for from < to {
@@ -227,7 +227,7 @@ func (t *typist) scan(words *wordList, count func(i int) int) {
 	}
 }
 
-// add adds a guess, which another part may have made too.
+// add adds a guess, merging equal guesses of several parts.
 func (t *typist) add(word string, count int) {
 	for i := range t.found {
 		if t.found[i].word == word {
@@ -238,11 +238,11 @@ func (t *typist) add(word string, count int) {
 	t.found = append(t.found, guess{word, count})
 }
 
-// noScore is that of a word which is not similar.
+// noScore is the score of a word that is not similar.
 const noScore = 1 << 30
 
-// score says how similar a word is, and after how many bytes it is decided that it is not, nor any other that begins
-// with these.
+// score returns the similarity score of a word. For a dissimilar word, decided is the length of the prefix that no
+// similar word has.
 func (t *typist) score(word []byte) (score, decided int) {
 	score = noScore
 	k := 0
@@ -271,7 +271,7 @@ func (t *typist) score(word []byte) (score, decided int) {
 	return score, len(word)
 }
 
-// step fills row k for the letter r, and drops later rows.
+// step computes row k for the letter r and invalidates later rows.
 func (t *typist) step(k int, r rune) {
 	t.seen[k], t.known = r, k
 	above, now := &t.rows[k-1], &t.rows[k]
@@ -300,8 +300,8 @@ func (t *typist) step(k int, r rune) {
 	}
 }
 
-// hopeless reports whether no word that continues from row k can be as similar as the best. A swap builds on the row
-// before, but only if that has less than the most; then row k has no more than the most either.
+// hopeless reports whether no continuation of row k can reach the best score. A swap extends the row before the last,
+// but only from a cell below the maximum, and then row k has a cell within the maximum too.
 func (t *typist) hopeless(k int) bool {
 	least := uint8(tooMany)
 	for _, cell := range t.rows[k] {

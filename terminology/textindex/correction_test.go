@@ -21,7 +21,7 @@ func TestTypos(t *testing.T) {
 	}
 }
 
-// TestTypist compares the shared table with one for each word, over few letters so that much is shared.
+// TestTypist compares the shared table with a separate table for each word. Few distinct letters make prefixes overlap.
 func TestTypist(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	word := func() string {
@@ -57,7 +57,7 @@ func TestTypist(t *testing.T) {
 	}
 }
 
-// distance is the restricted Damerau-Levenshtein distance, as a whole table.
+// distance computes the restricted Damerau-Levenshtein distance with a full table.
 func distance(a, b []rune) int {
 	table := make([][]int, len(a)+1)
 	for i := range table {
@@ -79,13 +79,13 @@ func distance(a, b []rune) int {
 	return table[len(a)][len(b)]
 }
 
-// correction is a word of a filter that no text has, and the words that it was read as, the most common first.
+// correction is a misspelled word of a filter with its corrections, the most frequent first.
 type correction struct {
 	typed string
 	read  []string
 }
 
-// corrections returns the words that the last search read as others.
+// corrections returns the corrections of the last search.
 func corrections(t *Filter) []correction {
 	var all []correction
 	for _, term := range t.terms {
@@ -151,7 +151,7 @@ func TestCorrections(t *testing.T) {
 	}
 }
 
-// TestCorrectedAgain has a filter that is used again where nothing needs to be corrected.
+// TestCorrectedAgain checks that a corrected filter can be reused on texts that need no correction.
 func TestCorrectedAgain(t *testing.T) {
 	t.Parallel()
 	f := NewFilter("asthna", nil)
@@ -163,7 +163,7 @@ func TestCorrectedAgain(t *testing.T) {
 	}
 }
 
-// To list the words of texts without an index is paid for by their length: texts of a request may have a million words.
+// The lexicon of texts without an index is charged by length: a request's texts may have a million words.
 func TestCorrectionIsPaidFor(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("kidney ", 10_000)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Rule says which documents a filter finds and in which order. docs/concepts/search.md explains it.
+// Rule describes which documents a filter finds and in which order. docs/concepts/search.md explains it.
 const Rule = "Words are runs of letters and digits; case and accents do not count (NFKD), nor an apostrophe before a final s. " +
 	"In displays and designations, not in codes, an upper-case letter after a lower-case letter or a digit also begins a word, " +
 	"which ends where the next begins; and words that hyphens join are also one; in German and Dutch, so is each part of a compound of which the others are words too. " +
@@ -27,24 +27,24 @@ const Rule = "Words are runs of letters and digits; case and accents do not coun
 	"that no text has read as the most similar ones that are there: with one typo from five letters, two from six, their first letter " +
 	"and words with a digit excepted."
 
-// Filter is what a person typed, prepared for matching. Exactly one of symbols, letter and terms is set.
+// Filter is a typed filter, prepared for matching. Exactly one of symbols, letter and terms is set.
 type Filter struct {
-	symbols []byte // the filter as it is, if it has neither letter nor digit
-	letter  []byte // the one letter or digit that it consists of
+	symbols []byte // entire filter, if it has neither letters nor digits
+	letter  []byte // the filter's only letter or digit
 	terms   []term
 
-	line     []byte // all words, as folder.words returns them
-	joined   []byte // the same, without spaces
+	line     []byte // all words, in the format of folder.words
+	joined   []byte // line without spaces
 	synonyms *Synonyms
-	divided  bool                // whether runs that have synonyms are also read as shorter ones
-	read     map[string][][]byte // what words with typos are read as
+	divided  bool                // whether runs with synonyms are also split into shorter runs
+	read     map[string][][]byte // corrections by misspelled word
 
-	language *language // of asked
-	asked    asked     // the same, prepared for a language
+	language *language // language of asked
+	asked    asked     // filter prepared for language
 	room     room
 }
 
-// room is memory of a filter of one word, as most are: one allocation instead of eight.
+// room preallocates the memory of a one-word filter, the most common kind: one allocation instead of eight.
 type room struct {
 	terms    [1]term
 	typed    [1][]byte
@@ -55,22 +55,22 @@ type room struct {
 	words    [1]wanted
 }
 
-// term is a part of a filter between spaces: "e11.9" is one of two words.
+// term is a space-separated part of a filter; "e11.9" is a term of two words.
 type term struct {
 	words  [][]byte
-	joined []byte // all of them written together; nil if there is only one
+	joined []byte // all words joined; nil for a single word
 }
 
-// leniency is how to look for a filter: strictly first, then, if nothing is found, in a way that finds more.
+// leniency is the matching mode: strict first, then, if nothing is found, more lenient.
 type leniency int
 
 const (
-	strictly    leniency = iota // each word begins another
-	withinWords                 // or is in the middle of one
+	strictly    leniency = iota // words of the filter match prefixes of words
+	withinWords                 // long words also match in the middle of words
 )
 
-// NewFilter prepares a filter, with synonyms if there are any. It is nil, and matches everything, if there is nothing to
-// look for. An invalid byte is a sign that no text has, and joins no others.
+// NewFilter prepares a filter with optional synonyms. It returns nil, which matches everything, for a blank filter. An
+// invalid byte becomes a sign that occurs in no text.
 func NewFilter(filter string, synonyms *Synonyms) *Filter {
 	filter = strings.TrimSpace(strings.ToValidUTF8(filter, "\ufffd"))
 	if filter == "" {
@@ -90,7 +90,7 @@ func NewFilter(filter string, synonyms *Synonyms) *Filter {
 	return t
 }
 
-// cut cuts a filter into terms and words.
+// cut splits a filter into terms and words.
 func (t *Filter) cut(f *folder, filter string) {
 	if line := t.line; bytes.LastIndexByte(line, ' ') == 0 && !strings.ContainsFunc(filter, unicode.IsSpace) {
 		t.terms = append(t.room.terms[:0], term{words: append(t.room.typed[:0], line[1:])})
@@ -114,30 +114,30 @@ func (t *Filter) theLetter() rune {
 	return r
 }
 
-// hasLongWord reports whether a word is long enough to be in the middle of others.
+// hasLongWord reports whether any word is long enough to match in the middle of words.
 func (t *Filter) hasLongWord() bool {
 	return slices.ContainsFunc(t.terms, func(t term) bool {
 		return slices.ContainsFunc(t.words, func(word []byte) bool { return letters(word) >= fewestWithin })
 	})
 }
 
-// asked is a filter in a language. A document must have all of its segments.
+// asked is a filter prepared for a language. A document must match all segments.
 type asked struct {
 	segments []segment
-	lines    [][]byte // what a display must be to be the filter
-	meant    [][]byte // what it must be to be what a synonym names for words that begin so
+	lines    [][]byte // word lines that equal the filter, for tierTerm
+	meant    [][]byte // word lines of synonyms whose typed words begin with the filter, for tierMeant
 }
 
-// segment is what stands for a run of words: any of these ways to say it, each of which is everything it needs.
+// segment is a run of terms as a list of alternatives. An alternative matches if all its needs match.
 type segment [][]need
 
-// need is a term, found by all of its words, or by all of them written together; or a run within a longer one, if run is set.
+// need is a term, matched by all its words or by all of them joined. If run is set, it is a shorter run instead.
 type need struct {
 	words, joined []wanted
 	run           segment
 }
 
-// in prepares a filter for a language.
+// in prepares the filter for a language.
 func (t *Filter) in(l *language) *asked {
 	if t.language == l {
 		return &t.asked
@@ -171,7 +171,7 @@ func (t *Filter) in(l *language) *asked {
 	return &t.asked
 }
 
-// oneWord is segments for the only word of a filter without synonyms.
+// oneWord returns the segments of a one-word filter without synonyms.
 func (t *Filter) oneWord(l *language) []segment {
 	r := &t.room
 	words := append(r.words[:0], t.wanted(l, t.terms[0].words[0]))
@@ -179,7 +179,7 @@ func (t *Filter) oneWord(l *language) []segment {
 	return append(r.segments[:0], append(r.ways[:0], needs))
 }
 
-// segments cuts terms, whose keys are given, into the longest runs of at most so many that have synonyms, and single terms.
+// segments splits terms with the given keys into the longest runs with synonyms (up to most terms), or single terms.
 func (t *Filter) segments(l *language, terms []term, keys []string, most int) (segments []segment) {
 	for len(terms) > 0 {
 		run, others := t.synonyms.longest(l, keys, most)
@@ -193,7 +193,7 @@ func (t *Filter) segments(l *language, terms []term, keys []string, most int) (s
 	return segments
 }
 
-// asTyped returns what a run needs that is not said in another way as a whole.
+// asTyped returns the needs of a run as typed, without synonyms of the entire run.
 func (t *Filter) asTyped(l *language, terms []term, keys []string) (all []need) {
 	if !t.divided || len(terms) == 1 {
 		for _, term := range terms {
@@ -211,12 +211,12 @@ func (t *Filter) asTyped(l *language, terms []term, keys []string) (all []need) 
 	return all
 }
 
-// hasRuns reports whether several terms have a synonym as a whole, so that they may also be read as shorter runs.
+// hasRuns reports whether several terms have a joint synonym, so that they may also be split into shorter runs.
 func (a *asked) hasRuns() bool {
 	return slices.ContainsFunc(a.segments, func(s segment) bool { return len(s) > 1 && len(s[0]) > 1 })
 }
 
-// withoutStops returns the terms but for stop words before the last.
+// withoutStops returns the terms without stop words, but keeps the last term.
 func (t *Filter) withoutStops(l *language) []term {
 	last := len(t.terms) - 1
 	var kept []term
@@ -228,7 +228,7 @@ func (t *Filter) withoutStops(l *language) []term {
 	return kept
 }
 
-// need returns what a term needs.
+// need returns the need of a term.
 func (t *Filter) need(l *language, term term) (n need) {
 	for _, word := range term.words {
 		n.words = append(n.words, t.wanted(l, word))
@@ -240,7 +240,7 @@ func (t *Filter) need(l *language, term term) (n need) {
 	return n
 }
 
-// asRead returns words as they are read.
+// asRead returns words with corrections applied.
 func (t *Filter) asRead(words [][]byte) [][]byte {
 	if t.read == nil {
 		return words
@@ -254,7 +254,7 @@ func (t *Filter) asRead(words [][]byte) [][]byte {
 	return words
 }
 
-// wanted returns a word to look for, or what it is read as.
+// wanted returns a word to search for, with corrections applied.
 func (t *Filter) wanted(l *language, word []byte) wanted {
 	if read := t.read[string(word)]; read != nil {
 		return wanted{word: read[0], spelled: read[0], same: read[1:], language: l}
@@ -270,7 +270,7 @@ func (l *language) wantedWords(words [][]byte) []wanted {
 	return all
 }
 
-// only returns the only word of a filter, if there is nothing else to look for.
+// only returns the only word of a filter if nothing else needs to match, or nil.
 func (a *asked) only() *wanted {
 	if len(a.segments) != 1 || len(a.segments[0]) != 1 || len(a.segments[0][0]) != 1 {
 		return nil

@@ -21,7 +21,7 @@ func TestTextFilter(t *testing.T) {
 		{"Never Married", "z", false},
 		{"Never Married", " D ", true},
 		{"Never Married", "n m", true},
-		{"Never Married", "e m", false}, // only a single letter alone may stand anywhere
+		{"Never Married", "e m", false}, // only a filter of a single letter matches anywhere
 		{"Never Married", "", true},
 		{"Never Married", "   ", true},
 		{"Diabetes mellitus type 2", "diabetes type 2", true},
@@ -67,7 +67,7 @@ func TestTextFilter(t *testing.T) {
 	for _, test := range tests {
 		filter := NewFilter(test.filter, nil)
 		if filter == nil && test.want {
-			continue // everything matches
+			continue // a nil filter matches everything
 		}
 		d := documents{{Code: "?", Display: test.display}}
 		_, total, _ := searchScan(d, nil, filter, strictly, 0, 1, func(int) error { return nil })
@@ -77,7 +77,7 @@ func TestTextFilter(t *testing.T) {
 	}
 }
 
-// TestWordsInside has what begins inside words, and what does not.
+// TestWordsInside checks which words begin inside others.
 func TestWordsInside(t *testing.T) {
 	tests := map[string]string{
 		"activityDefinition of":     " activitydefinition activity definition of",
@@ -97,7 +97,7 @@ func TestWordsInside(t *testing.T) {
 	}
 }
 
-// TestHeads has texts, and the words in their heads.
+// TestHeads checks the words in the heads of texts.
 func TestHeads(t *testing.T) {
 	for text, want := range map[string]string{
 		"a b, c d": "a b", "a; b": "a", "a: b": "a", "a of b": "a", "of a": "of a", ", a b": "a b", "a-b c": "a b ab c",
@@ -116,7 +116,7 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// spotted returns the words of a text, and those inside them, each after a space.
+// spotted returns the words of a text including those inside others, each after a space.
 func spotted(text string) string {
 	s, all := spotter{language: languageOf("en")}, []byte(nil)
 	s.add(nil, []byte(text))
@@ -126,7 +126,7 @@ func spotted(text string) string {
 	return string(all)
 }
 
-// TestWordsInsideAreBounded has a text that is nothing but beginnings.
+// TestWordsInsideAreBounded splits a text in which a word begins at every other letter.
 func TestWordsInsideAreBounded(t *testing.T) {
 	text := strings.Repeat("aB", 100_000)
 	if got := spotted(text); len(got) > 3*len(text) {

@@ -7,30 +7,30 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// folder turns text into comparable words: compatibility decomposition (NFKD) without marks, in lower case, cut at
-// everything but letters and digits. It keeps buffers between calls.
+// folder converts text to comparable words: compatibility decomposition (NFKD) without marks, lower case, split at all
+// runes except letters and digits. It reuses buffers between calls.
 type folder struct {
 	decomposed, folded []byte
 
-	inner []int  // positions in folded where a word begins inside another
-	marks []mark // the punctuation that says something about the words
+	inner []int  // positions in folded of words that begin inside others
+	marks []mark // punctuation that affects heads and joined words
 }
 
-// mark is punctuation: a comma, semicolon or colon as a comma, round and square brackets as round ones, and a hyphen
-// between two words.
+// mark is a normalized punctuation sign: ',' for comma, semicolon and colon, round brackets for round and square ones,
+// and '-' for a hyphen between two words.
 type mark struct {
-	at   int // where in folded the next word begins
+	at   int // position in folded of the next word
 	sign byte
 }
 
-// place is where in a text a word is.
+// place is the state of a scan over the words of a text.
 type place struct {
 	head   bool // before the first comma
-	depth  int  // of brackets
-	joined bool // a hyphen joins it to the word before
+	depth  int  // nesting of brackets
+	joined bool // a hyphen joins the current word to the previous one
 }
 
-// pass takes note of the marks up to a word, and returns the others.
+// pass applies the marks up to a word and returns the remaining marks.
 func (p *place) pass(marks []mark, word int) (rest []mark) {
 	p.joined = false
 	for ; len(marks) > 0 && marks[0].at <= word; marks = marks[1:] {
@@ -48,8 +48,8 @@ func (p *place) pass(marks []mark, word int) (rest []mark) {
 	return marks
 }
 
-// words returns the words of s, each after a space: " acute appendicitis". So it contains " "+p exactly if a word
-// begins with p. The result is valid until the next call.
+// words returns the words of s, each after a space: " acute appendicitis". The result contains " "+p if and only if a
+// word begins with p. It is valid until the next call.
 func (f *folder) words(s []byte) []byte {
 	f.folded, f.inner, f.marks = f.folded[:0], f.inner[:0], f.marks[:0]
 	if !f.ascii(s) {
@@ -101,7 +101,7 @@ func withoutMarks(text []byte) []byte {
 	return kept
 }
 
-// isPossessive reports whether an s, which an apostrophe comes before, ends a word: Crohn's is one word, crohns.
+// isPossessive reports whether an s after an apostrophe ends a word: Crohn's is the single word crohns.
 func isPossessive(rest []byte) bool {
 	if len(rest) == 0 || rest[0]|0x20 != 's' {
 		return false
@@ -110,7 +110,7 @@ func isPossessive(rest []byte) bool {
 	return len(rest) == 1 || !isWordRune(next)
 }
 
-// mark notes punctuation. A hyphen counts only between two words.
+// mark records punctuation. A hyphen only counts between two words.
 func (f *folder) mark(sign byte, at int, between bool) {
 	switch sign {
 	case ',', ';', ':':
@@ -129,7 +129,7 @@ func (f *folder) mark(sign byte, at int, between bool) {
 	f.marks = append(f.marks, mark{at: at, sign: sign})
 }
 
-// appendFolded appends a letter or digit in lower case, some letters as what people type who do not have them.
+// appendFolded appends a letter or digit in lower case, replacing plainLetters.
 func appendFolded(dst []byte, r rune) []byte {
 	r = FoldCase(r)
 	if r < utf8.RuneSelf {
@@ -143,17 +143,17 @@ func appendFolded(dst []byte, r rune) []byte {
 	return utf8.AppendRune(dst, r)
 }
 
-// plainLetters are Latin letters that NFKD leaves as they are though people type others, and final sigma, which is a
-// sigma (Unicode CaseFolding.txt).
+// plainLetters maps Latin letters that NFKD does not decompose to their common transcription, and final sigma to sigma
+// (Unicode CaseFolding.txt).
 var plainLetters = map[rune]string{
 	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ł': "l", 'đ': "d", 'ð': "d", 'þ': "th", 'ħ': "h", 'ŧ': "t", 'ı': "i", 'ŋ': "n",
 	lastPlainLetter: "σ",
 }
 
-// lastPlainLetter is the last of them in Unicode, so that most scripts skip the table.
+// lastPlainLetter is the highest key of plainLetters, so that most scripts skip the lookup.
 const lastPlainLetter = 'ς'
 
-// ascii is words for ASCII, which nearly all text is. It fails on anything else.
+// ascii is words for ASCII text, by far the most common. It returns false for any other text.
 func (f *folder) ascii(s []byte) bool {
 	dst, within, small := f.folded, false, false
 	for i, c := range s {
@@ -183,7 +183,7 @@ func (f *folder) ascii(s []byte) bool {
 	return true
 }
 
-// asciiWord maps ASCII letters and digits to what they fold to, and the rest to 0.
+// asciiWord maps ASCII letters and digits to their folded form, and other bytes to 0.
 var asciiWord = func() (table [utf8.RuneSelf]byte) {
 	for r := range rune(utf8.RuneSelf) {
 		if isWordRune(r) {
@@ -204,7 +204,7 @@ func FoldCase(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// appendJoined appends words, as folder.words returns them, without the spaces.
+// appendJoined appends words in the format of folder.words without the spaces.
 func appendJoined(dst, words []byte) []byte {
 	for _, c := range words {
 		if c != ' ' {
@@ -214,7 +214,7 @@ func appendJoined(dst, words []byte) []byte {
 	return dst
 }
 
-// nextWord cuts the first word off what folder.words returned.
+// nextWord splits off the first word of a line in the format of folder.words.
 func nextWord(words []byte) (word, rest []byte) {
 	end := 1
 	for end < len(words) && words[end] != ' ' {

@@ -11,36 +11,35 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// Index finds the documents of a corpus that match a filter, without looking at each. It is flat arrays without
-// pointers, so that it can lie off the heap.
+// Index finds the documents of a corpus that match a filter without examining each document. It consists of flat arrays
+// without pointers, so that it can be stored off the heap.
 //
-// It knows a document by its rank, its position in the order within a tier. So a set of ranks is already in the order
-// of the answer.
+// It identifies documents by rank, their position in the order within a tier, so a set of ranks is already sorted.
 type Index struct {
 	corpus Corpus
-	order  []uint32 // the document of each rank
-	chosen int      // how many of these can be chosen; they come first
+	order  []uint32 // document by rank
+	chosen int      // number of selectable documents, which come first
 
 	language *language
-	divided  *Compounds // nil if there are none
-	words    wordList   // with those of runeWords
+	divided  *Compounds // nil for none
+	words    wordList   // all words, including those of runeWords
 	postings postings
 	common   commonPrefixes
 
-	pieces  pieces  // of the words
-	stems   exact   // the words that have inflections
-	spelled aliases // the words that have another spelling
+	pieces  pieces  // pieces of the words
+	stems   exact   // words by stem
+	spelled aliases // words by other spelling
 
 	whole wholeTexts
 }
 
-// wholeTexts finds documents by a text as a whole.
+// wholeTexts finds documents by an entire text.
 type wholeTexts struct {
 	displays exact // by the words of the display
-	codes    exact // by the words of the code written together
+	codes    exact // by the joined words of the code
 }
 
-// addWords adds the documents that have one of a range of words.
+// addWords adds the documents that have any word of a range.
 func (x *Index) addWords(dst *rankSet, from, to int) {
 	if common, ok := x.common.set(from, to, len(x.order)); ok {
 		dst.union(&common)
@@ -50,7 +49,7 @@ func (x *Index) addWords(dst *rankSet, from, to int) {
 	x.postings.uniteTails(dst, from, to)
 }
 
-// addHeads adds the documents that have one of a range of words in a head.
+// addHeads adds the documents that have any word of a range in a head.
 func (x *Index) addHeads(dst *rankSet, from, to int) {
 	if heads, ok := x.common.headSet(from, to, len(x.order)); ok {
 		dst.union(&heads)
@@ -59,7 +58,7 @@ func (x *Index) addHeads(dst *rankSet, from, to int) {
 	x.postings.unite(dst, from, to)
 }
 
-// RanksOf returns a set of documents as the set of their ranks, for [Part.Within].
+// RanksOf converts a set of documents to a set of ranks, for [Part.Within].
 func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 	ranks := bitset.New(len(x.order))
 	for rank, doc := range x.order {
@@ -70,7 +69,7 @@ func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 	return ranks
 }
 
-// Words returns the number of words.
+// Words returns the number of words, excluding those of runeWords.
 func (x *Index) Words() int { return x.words.len() - x.words.notBefore([]byte{firstOfWords}) }
 
 // Bytes returns the memory use in bytes.
@@ -82,22 +81,22 @@ func (x *Index) Bytes() int {
 	return words + 4*len(x.order) + 4*len(x.postings.from) + len(x.postings.list) + x.common.bytes() + x.whole.displays.bytes() + x.whole.codes.bytes()
 }
 
-// span is a range of words of a list.
+// span is a range of words in a list.
 type span struct{ from, to int }
 
-// wordList is a sorted list of words: word i is text[from[i]:from[i+1]]. The first few steps of a search through many
-// words would each wait for memory: the key of every strideth word is also in a list of its own, small enough to stay in a
-// cache.
+// wordList is a sorted list of words: word i is text[from[i]:from[i+1]]. The first steps of a binary search in a large
+// list would each miss the CPU cache. Therefore every contains the key of each strideth word, which is small enough to
+// stay in the cache.
 type wordList struct {
 	text  []byte
 	from  []uint32
 	every []uint64
 }
 
-// stride is how many words or hashes there are to one in a list of every strideth.
+// stride is the distance between the sampled items of a list.
 const stride = 64
 
-// add adds a word that comes after all others.
+// add appends a word, which must sort after all others.
 func (w *wordList) add(word []byte) {
 	if len(w.from) == 0 {
 		w.from = append(w.from, 0)
@@ -121,12 +120,12 @@ func (w *wordList) find(word []byte) (i int, ok bool) {
 	return i, i < w.len() && bytes.Equal(w.at(i), word)
 }
 
-// notBefore returns the position of the first word that is not before another.
+// notBefore returns the position of the first word that is greater than or equal to word.
 func (w *wordList) notBefore(word []byte) int {
 	return sampledSearch(w.every, w.len(), prefixKey(word), func(i int) bool { return bytes.Compare(w.at(i), word) >= 0 })
 }
 
-// prefixed returns the range of words that begin with prefix.
+// prefixed returns the range of words with a prefix.
 func (w *wordList) prefixed(prefix []byte) (from, to int) {
 	from = w.notBefore(prefix)
 	if few := min(from+stride, w.len()); few == w.len() || !bytes.HasPrefix(w.at(few), prefix) {
@@ -138,12 +137,12 @@ func (w *wordList) prefixed(prefix []byte) (from, to int) {
 	return from, to
 }
 
-// after returns the position from which on words no longer begin with prefix.
+// after returns the first position at or after from whose word lacks the prefix.
 func (w *wordList) after(from int, prefix []byte) int {
 	return from + soonest(w.len()-from, func(i int) bool { return !bytes.HasPrefix(w.at(from+i), prefix) })
 }
 
-// soonest is [sort.Search] for answers that are mostly small: its steps double.
+// soonest is [sort.Search] optimized for small results: its steps double.
 func soonest(n int, is func(i int) bool) int {
 	step := 1
 	for step <= n && !is(step-1) {
@@ -153,36 +152,36 @@ func soonest(n int, is func(i int) bool) int {
 	return low + sort.Search(min(step, n)-low, func(i int) bool { return is(low + i) })
 }
 
-// keyLength is how many bytes of a word its key holds.
+// keyLength is the length of a word's key in bytes.
 const keyLength = 8
 
-// prefixKey returns the first bytes of a word as a number that orders as they do.
+// prefixKey returns the first bytes of a word as a number with the same order.
 func prefixKey(word []byte) uint64 {
 	var b [keyLength]byte
 	copy(b[:], word)
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// lastKey returns the last key of words that begin so, or with as much of it as a key holds.
+// lastKey returns the highest key of words with a prefix, of which at most keyLength bytes count.
 func lastKey(prefix []byte) uint64 {
 	return prefixKey(prefix) | math.MaxUint64>>(8*min(len(prefix), keyLength))
 }
 
-// sampledSearch is [sort.Search] in a list of n sorted by keys, of which every holds each strideth. It must be that is
-// holds for all items with a higher key than key, and for none with a lower one.
+// sampledSearch is [sort.Search] in a list of n items sorted by key, where every contains the key of each strideth
+// item. is must be true for items with a key above key, and false for those below.
 func sampledSearch(every []uint64, n int, key uint64, is func(i int) bool) int {
 	block := sort.Search(len(every), func(i int) bool { return every[i] > key || every[i] == key && is(i*stride) })
 	low, high := max(0, (block-1)*stride+1), min(block*stride, n)
 	return low + sort.Search(high-low, func(i int) bool { return is(low + i) })
 }
 
-// aliases are other spellings of words, sorted.
+// aliases maps other spellings, sorted, to words.
 type aliases struct {
 	forms wordList
-	ids   []uint32 // of the words as they are written
+	ids   []uint32 // number of the word as written, by spelling
 }
 
-// newAliases returns the forms of words that have one.
+// newAliases returns the other spellings of words that have one.
 func newAliases(words *wordList, formOf func(word []byte) []byte) (a aliases) {
 	type alias struct {
 		form []byte
@@ -204,18 +203,18 @@ func newAliases(words *wordList, formOf func(word []byte) []byte) (a aliases) {
 
 func (a *aliases) bytes() int { return a.forms.bytes() + 4*len(a.ids) }
 
-// pieces are the runs of four bytes in words, each as one of many bits, so that what no word contains is mostly known
-// without a look at them.
+// pieces is a Bloom filter of the four-byte substrings of words, which usually avoids scanning the words for a text
+// that no word contains.
 type pieces []uint64
 
 const (
 	pieceLength = 4
 
-	// mostPieces is up to how many bits there are; more would rarely tell more.
+	// mostPieces is the maximum number of bits; more would rarely avoid a scan.
 	mostPieces = 1 << 19
 )
 
-// newPieces returns the pieces of words.
+// newPieces returns the filter for a list of words.
 func newPieces(words *wordList) pieces {
 	size := min(mostPieces, 64<<bits.Len(uint(len(words.text)/32)))
 	p := make(pieces, size/64)
@@ -229,13 +228,13 @@ func newPieces(words *wordList) pieces {
 	return p
 }
 
-// bit returns the bit of the piece that a text begins with.
+// bit returns the bit of a text's first four bytes.
 func (p pieces) bit(text []byte) uint32 {
 	piece := uint32(text[0]) | uint32(text[1])<<8 | uint32(text[2])<<16 | uint32(text[3])<<24
-	return piece * 0x9e3779b1 >> 8 & uint32(64*len(p)-1) // by the golden ratio (Knuth)
+	return piece * 0x9e3779b1 >> 8 & uint32(64*len(p)-1) // Fibonacci hashing (Knuth)
 }
 
-// mayContain reports whether a word may contain part. If not, none does.
+// mayContain reports whether any word may contain part. If it returns false, no word does.
 func (p pieces) mayContain(part []byte) bool {
 	for at := range len(part) - pieceLength + 1 {
 		if bit := p.bit(part[at:]); p[bit/64]&(1<<(bit%64)) == 0 {

@@ -5,30 +5,30 @@ import (
 	"slices"
 )
 
-// tier is how well a document matches a filter, lower being better. [Rule] describes the tiers.
+// tier ranks how well a document matches a filter; lower is better. [Rule] describes the tiers.
 type tier uint8
 
 const (
-	tierCode      tier = iota // the code is the filter
-	tierTerm                  // the display is the filter
-	tierWholeHead             // all words are whole words in a head
-	tierWhole                 // all words are whole words
-	tierMeant                 // the display is what a synonym names for words that begin so
-	tierBegunHead             // all words begin words in a head, or are whole words
-	tierBegun                 // all words begin words
-	tierLenient               // only in the middle of words
+	tierCode      tier = iota // the code equals the filter
+	tierTerm                  // the display equals the filter
+	tierWholeHead             // all words match whole words in a head
+	tierWhole                 // all words match whole words
+	tierMeant                 // the display equals a synonym whose typed words begin with the filter
+	tierBegunHead             // all words match prefixes of words in a head, or whole words
+	tierBegun                 // all words match prefixes of words
+	tierLenient               // some words match only in the middle of words
 	tierNone                  // no match
 )
 
-// judge determines tiers. It keeps buffers between calls.
+// judge determines tiers. It reuses buffers between calls.
 type judge struct {
 	reader reader
 	filter *Filter
 	asked  *asked
 	spend  func(steps int) error
-	err    error // of spend
+	err    error // error of spend
 
-	divided *Compounds // nil if there are none
+	divided *Compounds // nil for none
 }
 
 func (j *judge) tier(doc uint32) tier {
@@ -56,7 +56,7 @@ func (j *judge) tier(doc uint32) tier {
 	return worst
 }
 
-// isTerm reports whether the display is one of some lines, and can be chosen.
+// isTerm reports whether the display equals any of the lines and the document is selectable.
 func (j *judge) isTerm(doc uint32, lines [][]byte) bool {
 	for _, line := range lines {
 		if bytes.Equal(j.reader.line, line) {
@@ -66,7 +66,7 @@ func (j *judge) isTerm(doc uint32, lines [][]byte) bool {
 	return false
 }
 
-// segment is the tier of a segment: of the best way to say it, which is as good as the worst thing that it needs.
+// segment returns the tier of a segment: that of its best alternative, which is that of the alternative's worst need.
 func (j *judge) segment(s segment) tier {
 	best := tierNone
 	for _, way := range s {
@@ -86,7 +86,7 @@ func (j *judge) need(n *need) tier {
 	return min(j.words(n.words), j.words(n.joined))
 }
 
-// words is the tier of the worst of some words; tierNone for no words.
+// words returns the worst tier of several words, or tierNone without words.
 func (j *judge) words(words []wanted) tier {
 	if len(words) == 0 {
 		return tierNone
@@ -102,7 +102,7 @@ func (j *judge) words(words []wanted) tier {
 	return worst
 }
 
-// tierOf returns the tier of a word that fits.
+// tierOf returns the tier of a matching word.
 func tierOf(f fit, head bool) tier {
 	switch {
 	case f == fitNot:
@@ -117,7 +117,7 @@ func tierOf(f fit, head bool) tier {
 	return tierBegun
 }
 
-// bySymbols is tier for a filter without letter or digit.
+// bySymbols is tier for a filter without letters and digits.
 func (j *judge) bySymbols(doc uint32) tier {
 	display, code, symbols := j.reader.corpus.Display(doc), j.reader.corpus.Code(doc), j.filter.symbols
 	switch {
@@ -155,7 +155,7 @@ func (j *judge) byLetter(doc uint32) tier {
 	}
 }
 
-// read reads the words of all texts of a document, and the parts of its compounds.
+// read reads the words of all texts of a document and the parts of its compounds.
 func (j *judge) read(doc uint32) {
 	j.reader.read(doc)
 	if j.divided != nil {
@@ -163,7 +163,7 @@ func (j *judge) read(doc uint32) {
 	}
 }
 
-// appendParts appends the parts of compounds among spots. What begins a word is in a head if that is.
+// appendParts appends the parts of compounds. Only the first part of a compound in a head is in a head.
 func appendParts(spots []spot, c *Compounds) []spot {
 	for _, s := range spots {
 		for _, p := range c.of(s.word) {
@@ -173,5 +173,5 @@ func appendParts(spots []spot, c *Compounds) []spot {
 	return spots
 }
 
-// pay pays for looking at the words of a document that many times.
+// pay charges for examining the words of the document the given number of times.
 func (j *judge) pay(times int) { j.err = j.spend(j.reader.steps(times)) }

@@ -13,18 +13,18 @@ import (
 	"github.com/blevesearch/snowballstem/spanish"
 )
 
-// language is what the search knows of a language. Its words are folded.
+// language contains the search rules of a language. Its words are folded.
 type language struct {
 	stemmer func(*snowballstem.Env) bool
 
-	// stops are words that hold others together and say nothing themselves.
+	// stops are the stop words.
 	stops map[string]bool
 
-	// spellings are letters with what others write for them; endings are those at the end of a word.
+	// spellings are replacements of variant spellings; endings are replacements at the end of a word.
 	spellings, endings []spelling
 
-	// elements are what may stand between the parts of a compound that is written as one word, or end it, the shorter
-	// first; nil if the language has no such compounds.
+	// elements are the linking elements between the parts of compounds written as one word, and their endings, the shorter
+	// ones first; nil for languages without such compounds.
 	elements []string
 }
 
@@ -38,7 +38,7 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// languages are the languages by their primary tag. A and I are no stop words: there is a hepatitis A, and a factor I.
+// languages contains the languages by primary tag. "A" and "I" are not stop words because of hepatitis A and factor I.
 var languages = map[string]*language{
 	"en": {
 		stemmer: english.Stem, stops: wordSet("an the of in on at by for from to with and or as"),
@@ -54,10 +54,10 @@ var languages = map[string]*language{
 	"nl": {stemmer: dutch.Stem, stops: wordSet("de het een en of van in op met voor door bij te aan"), elements: compoundElements},
 }
 
-// compoundElements are those of German; Dutch has some of them.
+// compoundElements are the linking elements of German; Dutch has a subset.
 var compoundElements = []string{"s", "n", "e", "es", "en", "er"}
 
-// languageOf returns the language of a tag (BCP 47), or English.
+// languageOf returns the language of a tag (BCP 47), or English if it is unknown.
 func languageOf(tag string) *language {
 	primary, _, _ := strings.Cut(strings.ToLower(tag), "-")
 	if l := languages[primary]; l != nil {
@@ -66,10 +66,10 @@ func languageOf(tag string) *language {
 	return languages["en"]
 }
 
-// fewestStemmed is from how many bytes on words have inflections.
+// fewestStemmed is the minimum length of a word to stem, in bytes.
 const fewestStemmed = 4
 
-// stem returns a word without its inflection; nil if it has none, or if its stem is written in another way.
+// stem returns the stem of a word, or nil if the word has none or the stem is not spelled like the word.
 func (l *language) stem(word []byte) []byte {
 	if len(word) < fewestStemmed || len(word) > maxStemmed || bytes.ContainsAny(word, "0123456789") {
 		return nil
@@ -83,11 +83,11 @@ func (l *language) stem(word []byte) []byte {
 	return []byte(stem)
 }
 
-// maxStemmed bounds the cost of stemming.
+// maxStemmed is the maximum length of a word to stem, which limits the cost.
 const maxStemmed = 64
 
-// spelled returns a word in the one spelling of those that are common: anaemia and anemia are the same. It returns the
-// word itself if it has no other.
+// spelled returns a word in canonical spelling: anaemia and anemia are the same word. A word without variants is
+// returned unchanged.
 func (l *language) spelled(word []byte) []byte {
 	if len(word) < fewestStemmed {
 		return word
@@ -105,7 +105,7 @@ func (l *language) spelled(word []byte) []byte {
 	return word
 }
 
-// otherSpelling returns a word in the one spelling, or nil if it is that.
+// otherSpelling returns the canonical spelling of a word, or nil if the word is already in canonical spelling.
 func (l *language) otherSpelling(word []byte) []byte {
 	if spelled := l.spelled(word); !bytes.Equal(spelled, word) {
 		return spelled
@@ -113,7 +113,7 @@ func (l *language) otherSpelling(word []byte) []byte {
 	return nil
 }
 
-// numerals are ways to write the same number.
+// numerals maps words to all notations of the same number.
 var numerals = func() map[string][][]byte {
 	same := map[string][][]byte{}
 	for _, line := range []string{
@@ -132,23 +132,23 @@ var numerals = func() map[string][][]byte {
 	return same
 }()
 
-// fit is how a word of a text fits one of the filter.
+// fit classifies how a word of a text matches a word of the filter.
 type fit uint8
 
 const (
-	fitWhole fit = iota // it is the word, or an inflection of it
-	fitBegun            // it begins so, or has the same stem
+	fitWhole fit = iota // the same word or an inflection
+	fitBegun            // prefix or same stem
 	fitNot
 )
 
-// wanted is a word that is looked for.
+// wanted is a word to search for.
 type wanted struct {
 	word     []byte
-	same     [][]byte // written otherwise: the same number
-	spelled  []byte   // in the one spelling
-	stem     []byte   // nil if it has no inflections
-	begins   bool     // whether others may begin with it
-	joined   bool     // several words written together, which are not looked for inside others
+	same     [][]byte // other notations of the same number
+	spelled  []byte   // canonical spelling
+	stem     []byte   // nil without inflections
+	begins   bool     // whether it may match as a prefix
+	joined   bool     // whether it consists of joined words, which do not match in the middle of words
 	language *language
 }
 
@@ -156,7 +156,7 @@ func (l *language) wanted(word []byte, begins bool) wanted {
 	return wanted{word: word, same: numerals[string(word)], spelled: l.spelled(word), stem: l.stem(word), begins: begins, language: l}
 }
 
-// fit says how a word of a text fits. It is what resolve says of an index.
+// fit returns how a word of a text matches. For an index, [Index.resolve] returns the same.
 func (w *wanted) fit(candidate []byte) fit {
 	if w.differs(candidate) {
 		return fitNot
@@ -188,8 +188,8 @@ func (w *wanted) fit(candidate []byte) fit {
 	return fitNot
 }
 
-// differs reports whether the first letter alone says that a word does not fit. Another spelling has the same one, unless
-// it is ae, oe or ue.
+// differs reports whether the first letter already rules out a match. Spelling variants have the same first letter,
+// except for ae, oe and ue.
 func (w *wanted) differs(candidate []byte) bool {
 	first := candidate[0]
 	return w.same == nil && first != w.word[0] && first != w.spelled[0] && (len(candidate) < 2 || candidate[1] != 'e')
@@ -200,15 +200,15 @@ func (w *wanted) alike(candidate []byte) bool {
 	return w.stem != nil && bytes.HasPrefix(candidate, w.stem[:len(w.stem)-1]) && bytes.Equal(w.language.stem(candidate), w.stem)
 }
 
-// inflects reports whether of two words with the same stem one is the other with an ending. So fractures are a fracture
-// as a whole, but what is hypertensive is not quite hypertension.
+// inflects reports whether one of two words with the same stem is a prefix of the other. So fractures matches fracture
+// as a whole word, but hypertensive does not match hypertension as a whole word.
 func inflects(a, b []byte) bool { return bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a) }
 
-// isLong reports whether a word may be in the middle of others.
+// isLong reports whether the word may match in the middle of words.
 func (w *wanted) isLong() bool { return w.begins && !w.joined && letters(w.word) >= fewestWithin }
 
-// fewestWithin is from how many letters on a word may be in the middle of another.
+// fewestWithin is the minimum length of a word that matches in the middle of words, in letters.
 const fewestWithin = 5
 
-// letters returns how many letters and digits a word has.
+// letters returns the number of letters and digits of a word.
 func letters(word []byte) int { return utf8.RuneCount(word) }

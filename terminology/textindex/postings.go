@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// postings are the ranks of the documents that have each word, in a head and elsewhere. Those of list i are in
-// list[from[i]:from[i+1]], ascending, as varints: the first, then the differences. Of n words, word i has list i in heads,
-// and n+i elsewhere.
+// postings contains the ranks of the documents with each word, in a head and elsewhere. List i is
+// list[from[i]:from[i+1]]: ascending ranks as varints, the first followed by differences. Of n words, word i has list i
+// for heads and list n+i for other positions.
 type postings struct {
 	words int
 	from  []uint32
 	list  []byte
 }
 
-// newPostings sorts the words of documents, as a stream has them, by word: the one that is first in sorted is word 0. It
-// goes through them twice: to measure each list's bytes, and to write them.
+// newPostings sorts the words of a stream by word: sorted[0] becomes word 0. It reads the stream twice, first to
+// measure the lists and then to write them.
 func newPostings(s *wordStream, sorted []uint32) postings {
-	last, next := make([]uint32, 2*len(sorted)), make([]uint32, 2*len(sorted)) // by list: its last rank, and where its next one goes
+	last, next := make([]uint32, 2*len(sorted)), make([]uint32, 2*len(sorted)) // by list: last rank, and offset of the next posting
 	s.each(func(rank, list uint32) {
 		next[list] += varintLength(rank - last[list])
 		last[list] = rank
@@ -47,12 +47,12 @@ func newPostings(s *wordStream, sorted []uint32) postings {
 
 func varintLength(n uint32) uint32 { return uint32(bits.Len32(n|1)+6) / 7 }
 
-// hasTails reports whether documents have one of some words elsewhere than in a head.
+// hasTails reports whether any document has one of the words outside a head.
 func (p *postings) hasTails(words []span) bool {
 	return slices.ContainsFunc(words, func(s span) bool { return p.from[p.words+s.from] < p.from[p.words+s.to] })
 }
 
-// documents returns how many documents have a word.
+// documents returns the number of documents with a word.
 func (p *postings) documents(word int) (n int) {
 	for _, list := range []int{word, p.words + word} {
 		for _, b := range p.list[p.from[list]:p.from[list+1]] {
@@ -64,7 +64,7 @@ func (p *postings) documents(word int) (n int) {
 	return n
 }
 
-// size returns how many bytes of postings a range of words has.
+// size returns the size of the postings of a range of words in bytes.
 func (p *postings) size(from, to int) uint32 {
 	return p.from[to] - p.from[from] + p.from[p.words+to] - p.from[p.words+from]
 }
@@ -81,7 +81,7 @@ func (p *postings) uniteFirst(dst *rankSet, list, n int) {
 	}
 }
 
-// uniteTails adds the documents that have one of a range of words elsewhere than in a head.
+// uniteTails adds the documents that have any word of a range outside a head.
 func (p *postings) uniteTails(dst *rankSet, from, to int) {
 	p.unite(dst, p.words+from, p.words+to)
 }
@@ -94,7 +94,7 @@ func (p *postings) unite(dst *rankSet, from, to int) {
 	bits, used := dst.bits, dst.used
 	postings := p.list[:p.from[to]]
 	at := p.from[from]
-	if len(postings)-int(at) > len(bits) { // it takes longer to note what is used than to go through all
+	if len(postings)-int(at) > len(bits) { // tracking the used words would cost more than scanning all of them
 		dst.useAll()
 		used = nil
 	}
@@ -122,24 +122,24 @@ func (p *postings) unite(dst *rankSet, from, to int) {
 	}
 }
 
-// commonPrefixes answers filters that are common beginnings: how many documents match, the first of them, and all of
-// them if there are too many postings to unite in time: nearly all beginnings of one letter, many of two or three, and
-// common words, also as whole words alone. Which documents match depends only on the range of words.
+// commonPrefixes precomputes the results of frequent prefixes: the number of matching documents, the first of them,
+// and, if uniting the postings would take too long, all of them. Such prefixes are nearly all of one letter, many of
+// two or three letters, and common words (also as whole words). The results depend only on the range of words.
 type commonPrefixes struct {
-	from, to []uint32 // words; sorted by from, then the longer range first
+	from, to []uint32 // ranges of words, sorted by from, longer ranges first
 	count    []uint32 // number of documents
-	first    []uint32 // the first documents, firsts for each range: those that have a word in a head, then the others
-	ends     []uint32 // how many of these have one in a head, for each range
+	first    []uint32 // first documents, firsts per range: those with a word in a head, then others
+	ends     []uint32 // by range: number of first documents with a word in a head
 	dense    []uint32 // index in sets plus one; 0 if none
-	sets     []uint64 // one bitset after the other
-	heads    []uint64 // the same, of those that have a word in a head
+	sets     []uint64 // concatenated bitsets of all documents
+	heads    []uint64 // concatenated bitsets of the documents with a word in a head
 }
 
 const (
-	// firsts is how many of the first documents are kept.
+	// firsts is the number of first documents stored per range.
 	firsts = 64
 
-	// manyPostings is from how many bytes of postings on the first documents are kept. Fewer take a microsecond or two.
+	// manyPostings is the minimum size of postings, in bytes, to store the first documents.
 	manyPostings = 1024
 )
 
@@ -151,7 +151,7 @@ func (c *commonPrefixes) find(from, to int) (i int, ok bool) {
 	return i, i < len(c.from) && c.from[i] == uint32(from) && c.to[i] == uint32(to)
 }
 
-// set returns the documents, of n in all, that have a word of a range, if they are kept.
+// set returns the stored set of the documents, of n in total, that have a word of a range.
 func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
 	i, ok := c.find(from, to)
 	if !ok || c.dense[i] == 0 {
@@ -161,7 +161,7 @@ func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
 	return rankSet{bits: c.sets[at*words : (at+1)*words], size: int(c.count[i])}, true
 }
 
-// headSet is set for the documents that have a word in a head.
+// headSet is [commonPrefixes.set] for documents with a word in a head.
 func (c *commonPrefixes) headSet(from, to, n int) (rankSet, bool) {
 	i, ok := c.find(from, to)
 	if !ok || c.dense[i] == 0 {
@@ -171,8 +171,7 @@ func (c *commonPrefixes) headSet(from, to, n int) (rankSet, bool) {
 	return rankSet{bits: c.heads[at*words : (at+1)*words]}, true
 }
 
-// firstOf returns the first documents of a range: those that have a word in a head, and the first others if these are
-// few.
+// firstOf returns the first documents of a range: those with a word in a head, then others up to the limit.
 func (c *commonPrefixes) firstOf(i int) (heads, tails []uint32) {
 	first := c.first[i*firsts : i*firsts+min(int(c.count[i]), firsts)]
 	return first[:c.ends[i]], first[c.ends[i]:]
@@ -182,7 +181,7 @@ func (c *commonPrefixes) bytes() int {
 	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.ends)+len(c.dense)) + 8*(len(c.sets)+len(c.heads))
 }
 
-// findCommon computes commonPrefixes. It bounds the cost of a filter: a beginning has its set here, or few postings.
+// findCommon computes commonPrefixes, so that each prefix has either a stored set or few postings.
 func findCommon(words *wordList, p *postings, n int) commonPrefixes {
 	b := commonBuilder{words: words, postings: p, n: n, most: uint32(max(4096, n/16))}
 	ranges, dense := 0, 0
@@ -198,28 +197,28 @@ func findCommon(words *wordList, p *postings, n int) commonPrefixes {
 	return b.commonPrefixes
 }
 
-// noRank fills up the first documents of a range that has fewer.
+// noRank pads the first documents of a range with fewer than firsts.
 const noRank = ^uint32(0)
 
 type commonBuilder struct {
 	commonPrefixes
 	words    *wordList
 	postings *postings
-	n        int    // documents
-	most     uint32 // up to how many bytes postings are united when searched
+	n        int    // number of documents
+	most     uint32 // maximum size of postings to unite during a search, in bytes
 
 	set, part rankSet
 }
 
-// group visits a range of words that share their first depth bytes, and the ranges within it, in the order of
-// commonPrefixes. It descends only into ranges with many postings, which are few; it recurses at most as deep as the
+// group visits a range of words with a common prefix of depth bytes and its subranges, in the order of commonPrefixes.
+// It descends only into the few ranges with many postings, so the recursion depth is bounded by the length of the
 // longest common word.
 func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
 	words := b.words
 	if b.postings.size(from, to) <= manyPostings {
 		return
 	}
-	// A range within it that is as long is the same one.
+	// A subrange of the same length is the same range.
 	if whole := depth < len(words.at(from)) && words.after(from, words.at(from)[:depth+1]) >= to; depth > 0 && !whole {
 		visit(from, to)
 	}
@@ -230,14 +229,14 @@ func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
 		case depth < len(word):
 			next = min(words.after(at, word[:depth+1]), to)
 			b.group(at, next, depth+1, visit)
-		case to-from > 1 && b.isDense(at, next): // the word itself, which others continue
+		case to-from > 1 && b.isDense(at, next): // a word that is also a prefix of other words
 			visit(at, next)
 		}
 		at = next
 	}
 }
 
-// isDense reports whether a range of words has so many postings that its set is kept.
+// isDense reports whether the postings of a range are large enough to store its set.
 func (b *commonBuilder) isDense(from, to int) bool {
 	return b.postings.size(from, to) > b.most
 }
@@ -260,7 +259,7 @@ func (b *commonBuilder) add(from, to int) {
 	b.dense = append(b.dense, uint32(len(b.sets)/len(b.set.bits)))
 }
 
-// addFirst adds the first documents of the set, those of the part before others.
+// addFirst adds the first documents of the set, those of the part first.
 func (b *commonBuilder) addFirst() {
 	start := len(b.first)
 	b.first = appendFirst(b.first, start+firsts, &b.part, nil)
@@ -271,7 +270,7 @@ func (b *commonBuilder) addFirst() {
 	}
 }
 
-// appendFirst appends the first ranks of a set that are not in others, up to a length.
+// appendFirst appends the first ranks of a set that are not in others, up to a length of dst.
 func appendFirst(dst []uint32, length int, set *rankSet, others bitset.Set) []uint32 {
 	for i, word := range set.each {
 		if others != nil {
@@ -287,19 +286,18 @@ func appendFirst(dst []uint32, length int, set *rankSet, others bitset.Set) []ui
 	return dst
 }
 
-// exact finds documents by a text as a whole, and words by their stem, of which it has the hash: that two texts have the same
-// one by chance is less likely than an error of the memory. To find a hash waits for memory half as often as to find a text.
+// exact finds documents by an entire text, or words by stem, using hashes. A hash collision is less likely than a
+// memory error. Searching for a hash needs half as many memory accesses as searching for a text.
 type exact struct {
-	hashes, every []uint64 // sorted; every strideth
-	ranks         []uint32 // of their documents, or their words
+	hashes, every []uint64 // sorted hashes, and each strideth of them
+	ranks         []uint32 // ranks of documents, or numbers of words, by hash
 }
 
 var exactSeed = maphash.MakeSeed()
 
 func exactHash(text []byte) uint64 { return maphash.Bytes(exactSeed, text) }
 
-// newExact returns what finds documents by the hashes of their texts, which come in the order of their ranks. One of 0 is
-// not to be found.
+// newExact returns an exact for text hashes in rank order. A text with hash 0 is not added.
 func newExact(hashes []uint64) (e exact) {
 	for rank, hash := range hashes {
 		if hash != 0 {
@@ -317,7 +315,7 @@ func newExact(hashes []uint64) (e exact) {
 	return e
 }
 
-// newStems returns what finds words by their stem.
+// newStems returns an exact that finds words by stem.
 func newStems(words *wordList, l *language) exact {
 	hashes := make([]uint64, words.len())
 	for id := range hashes {
@@ -328,7 +326,7 @@ func newStems(words *wordList, l *language) exact {
 	return newExact(hashes)
 }
 
-// find returns the ranks of what has a text.
+// find returns the ranks with a text.
 func (e *exact) find(text []byte) []uint32 {
 	hash := exactHash(text)
 	from := sampledSearch(e.every, len(e.hashes), hash, func(i int) bool { return e.hashes[i] >= hash })

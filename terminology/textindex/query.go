@@ -7,10 +7,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// query is the search for one filter in an index. Queries are pooled, for the memory of their sets.
+// query is the search for one filter in an index. Queries are pooled to reuse the memory of their sets.
 type query struct {
 	index  *Index
-	within bitset.Set // the ranks to search; nil for all
+	within bitset.Set // ranks to search; nil for all
 	how    leniency
 	judge  judge
 
@@ -35,11 +35,11 @@ func (q *query) withRune(kind byte, r rune) rankSet {
 	return found
 }
 
-// fewMatches is up to how many documents are looked at one by one, for a microsecond or two each, rather than found tier by
-// tier.
+// fewMatches is the maximum number of candidates that are examined individually, at a microsecond or two each, instead
+// of tier by tier.
 const fewMatches = 16
 
-// rankEach ranks what may match, and has not been emitted, by looking at each, and returns how many of these match.
+// rankEach examines each candidate not yet emitted, emits the matching ones in order, and returns their number.
 func (q *query) rankEach(match *rankSet) (total int) {
 	var tiers [tierNone][]Hit
 	for i, word := range match.each {
@@ -59,7 +59,7 @@ func (q *query) rankEach(match *rankSet) (total int) {
 	return total
 }
 
-// rank orders what matches, as far as it is wanted.
+// rank emits the matches in order, as far as the page needs them.
 func (q *query) rank(match *rankSet) {
 	if q.page.done() {
 		return
@@ -80,8 +80,8 @@ func (q *query) rank(match *rankSet) {
 	}
 }
 
-// emitCodes emits what matches and whose code is the filter. Nil stands for all, as the code of a document is one of
-// its words.
+// emitCodes emits the matches whose code equals the filter. A nil match stands for all documents; the code of a
+// document is one of its words.
 func (q *query) emitCodes(match *rankSet) {
 	for _, rank := range q.index.whole.codes.find(q.judge.filter.joined) {
 		if match == nil || match.has(rank) {
@@ -93,7 +93,7 @@ func (q *query) emitCodes(match *rankSet) {
 	}
 }
 
-// emitTerms emits what matches, can be chosen, and whose display is the filter. Nil stands for all.
+// emitTerms emits the selectable matches whose display equals the filter. A nil match stands for all documents.
 func (q *query) emitTerms(match *rankSet) {
 	lines := q.judge.asked.lines
 	if len(lines) == 1 {
@@ -110,8 +110,8 @@ func (q *query) emitTerms(match *rankSet) {
 	q.emitDisplayed(lines, match.has, tierTerm)
 }
 
-// emitMeant emits what matches, can be chosen, and whose display is what a synonym names for words that begin so. Nil stands
-// for all.
+// emitMeant emits the selectable matches whose display equals a synonym whose typed words begin with the filter. A nil
+// match stands for all documents.
 func (q *query) emitMeant(match *rankSet) {
 	matches := func(rank uint32) bool { return q.judge.tier(q.index.order[rank]) != tierNone }
 	if match != nil {
@@ -120,7 +120,7 @@ func (q *query) emitMeant(match *rankSet) {
 	q.emitDisplayed(q.judge.asked.meant, matches, tierMeant)
 }
 
-// emitDisplayed emits what matches, can be chosen, and whose display is one of some lines.
+// emitDisplayed emits the selectable matches whose display equals any of the lines.
 func (q *query) emitDisplayed(lines [][]byte, matches func(rank uint32) bool, t tier) {
 	if q.page.done() || len(lines) == 0 {
 		return
@@ -137,7 +137,7 @@ func (q *query) emitDisplayed(lines [][]byte, matches func(rank uint32) bool, t 
 	q.sets.release(found)
 }
 
-// emitTiers emits what matches, tier by tier.
+// emitTiers emits the matches tier by tier.
 func (q *query) emitTiers(match *rankSet) {
 	for t := tierWholeHead; t < tierBegun && !q.page.done(); t++ {
 		if t == tierMeant {
@@ -157,7 +157,7 @@ func (q *query) emitTiers(match *rankSet) {
 	q.page.last(match, tierBegun)
 }
 
-// emitInitials emits what has the filter's letter at the beginning of a word, then the rest.
+// emitInitials emits the matches with the filter's letter at the beginning of a word, then the others.
 func (q *query) emitInitials(match *rankSet) {
 	initials := q.withRune(letterFirst, q.judge.filter.theLetter())
 	if q.within != nil {
@@ -168,10 +168,10 @@ func (q *query) emitInitials(match *rankSet) {
 	q.page.last(match, tierLenient)
 }
 
-// rankWord finds and ranks what begins with the only word of a filter, and returns how many there are.
+// rankWord emits the matches of a one-word filter and returns their number.
 //
-// The tiers are those of single lists, of which a page needs no more than the first: whichever of these came in an
-// earlier tier is on the page too.
+// The first documents stored for a range suffice for a page that ends within them: any of them that an earlier tier
+// emitted already counts towards the page.
 func (q *query) rankWord(w *wanted) (total int) {
 	f := q.words.resolved(w)
 	i, common := 0, false
@@ -199,8 +199,8 @@ func (q *query) rankWord(w *wanted) (total int) {
 	return q.emitBegun(&f.resolved)
 }
 
-// emitWhole emits the documents that have a word which fits as a whole, in a head or elsewhere: lists is where the
-// lists of these begin.
+// emitWhole emits the documents with a whole-word match, in a head or elsewhere; lists is the offset of the
+// corresponding postings.
 func (q *query) emitWhole(r *resolved, lists int, t tier) {
 	if q.page.done() || len(r.whole) == 0 {
 		return
@@ -219,8 +219,8 @@ func (q *query) emitWhole(r *resolved, lists int, t tier) {
 	q.sets.release(set)
 }
 
-// emitBegun emits the documents that have a word which fits or begins so, first those that have it in a head. It
-// returns how many there are, with those that fit as a whole.
+// emitBegun emits the documents with a prefix or whole-word match, those in a head first. It returns the number of all
+// matches.
 func (q *query) emitBegun(r *resolved) (total int) {
 	x, set := q.index, q.sets.set()
 	for _, s := range r.begun {
@@ -244,20 +244,20 @@ func (q *query) emitBegun(r *resolved) (total int) {
 	return total
 }
 
-// page is the hits from one position up to another. Documents are emitted in order, each once.
+// page collects the hits of a range of positions. Documents are emitted in order, each once.
 type page struct {
-	order    []uint32 // the document of each rank
+	order    []uint32 // document by rank
 	from, to int
-	total    int // up to how many there are in all
-	at       int // how many have been emitted
+	total    int // upper bound on the number of hits
+	at       int // number of emitted documents
 	taken    rankSet
 	hits     []Hit
 }
 
-// largestKept is up to how many hits a page keeps its memory for the next query.
+// largestKept is the maximum capacity of the hits that a page keeps for the next query.
 const largestKept = 256
 
-// begin makes a page empty.
+// begin resets the page.
 func (p *page) begin(order []uint32, from, to int) {
 	p.order, p.from, p.to, p.total, p.at, p.hits = order, from, to, len(order), 0, p.hits[:0]
 	p.taken.empty(len(order))
@@ -274,7 +274,7 @@ func (p *page) end() []Hit {
 	return append(make([]Hit, 0, len(hits)), hits...)
 }
 
-// done reports whether all that is wanted has been emitted.
+// done reports whether no more documents need to be emitted.
 func (p *page) done() bool { return p.at >= p.to || p.at >= p.total }
 
 // take emits a hit.
@@ -293,7 +293,7 @@ func (p *page) rank(rank uint32, t tier) {
 	}
 }
 
-// ranks emits ranks, until the page is full.
+// ranks emits ranks until the page is full.
 func (p *page) ranks(ranks []uint32, t tier) {
 	for _, rank := range ranks {
 		if p.done() {
@@ -311,7 +311,7 @@ func (p *page) set(set *rankSet, t tier) {
 	}
 }
 
-// last is set for what nothing follows. It only counts what is before the page.
+// last is set for the final set. It does not record the ranks as emitted, and only counts the ranks before the page.
 func (p *page) last(set *rankSet, t tier) {
 	for i, word := range set.each {
 		if p.done() {

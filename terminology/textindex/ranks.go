@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Terms is what [Ranks] looks at.
+// Terms is the input of [Ranks].
 type Terms interface {
 	// Len returns the number of documents.
 	Len() int
@@ -13,49 +13,50 @@ type Terms interface {
 	// Display returns a document's term.
 	Display(doc uint32) []byte
 
-	// Parent returns the document above one; false if there is none.
+	// Parent returns the parent of a document, or false for a root.
 	Parent(doc uint32) (parent uint32, ok bool)
 
-	// Abstract reports whether a document cannot be chosen.
+	// Abstract reports whether a document cannot be selected.
 	Abstract(doc uint32) bool
 
-	// Inactive reports whether a document should no longer be chosen.
+	// Inactive reports whether a document should no longer be selected.
 	Inactive(doc uint32) bool
 
-	// Weight returns how much a document is used; 0 if that is unknown.
+	// Weight returns the usage weight of a document; 0 means unknown.
 	Weight(doc uint32) float64
 }
 
-// The parts of a rank, from the most significant down.
+// Parts of a rank, most significant first.
 const (
 	rankAbstract   = 1 << 31
 	rankForeign    = 1 << 30
-	weightShift    = 21 // nine bits: the logarithm of the weight, the highest as 0
+	weightShift    = 21 // nine bits: logarithm of the weight, 0 for the highest
 	rankInactive   = 1 << 20
 	variantShift   = 14 // six bits
 	generalityBits = 14
 
-	weightMost   = 1<<9 - 1 // of no weight
+	weightMost   = 1<<9 - 1 // value for an unknown weight
 	weightMask   = weightMost << weightShift
-	weightSteps  = 8   // to a power of two
-	weightLeast  = -10 // the power of two that is the least weight
+	weightSteps  = 8   // steps per power of two
+	weightLeast  = -10 // exponent of the lowest weight
 	variantsMost = 1<<6 - 1
-	steps        = 1 << 14 / 256 // of generality to a nat
-	levelSays    = 3             // what a level of the hierarchy counts, in nats
+	steps        = 1 << 14 / 256 // steps of generality per nat
+	levelSays    = 3             // nats per level of the hierarchy
 )
 
-// Ranks says in which order documents that match equally well come: those used often before those used seldom, which can
-// be chosen before which cannot, active before inactive, plain terms before variants, general terms before special ones.
-// The lower number comes first; documents of the same rank come in their order.
+// Ranks returns the order of documents that match equally well; lower ranks come first. Frequently used documents come
+// first, then selectable before abstract, active before inactive, plain terms before variants, and general before
+// specific terms. Equal ranks keep their order.
 //
-// Weights that differ by less than a tenth may count as equal, so that chance does not decide; all whole numbers up to 12
-// differ. The weight of what cannot be chosen does not count, as nobody has used it.
+// Weights that differ by less than a tenth may count as equal, to reduce noise; whole numbers up to 12 all differ.
+// Weights of abstract documents are ignored because they are not used in data.
 //
-// A variant differs from its parent's term as all its siblings do, and as those of many other parents do: ", initial
-// encounter", ", sequela"; right, left. The first of them counts as plain, and each next one as one variant more.
+// A variant differs from its parent's term in the same way as all its siblings differ, and as the children of many
+// other parents do: ", initial encounter", ", sequela"; right, left. The first variant counts as plain, each further
+// one as one variant more.
 //
-// How special a term is, is the information in its words, each ln(documents / documents that have it), outside of
-// brackets: unspecified and other say little, because many terms have them. Each level of the hierarchy adds to it.
+// The specificity of a term is the sum of ln(documents / documents with the word) over its words outside brackets.
+// Words of many terms, such as unspecified, add little. Each level of the hierarchy adds to it.
 func Ranks(t Terms) []uint32 {
 	r := newRanker(t)
 	ranks := make([]uint32, t.Len())
@@ -70,8 +71,8 @@ type ranker struct {
 	terms   Terms
 	folder  folder
 	words   vocabulary
-	in      []uint32 // by word: how many documents have it
-	last    []uint32 // by word: the last of these, plus one
+	in      []uint32 // by word: number of documents with it
+	last    []uint32 // by word: last document with it, plus one
 	depths  []uint8
 	variant []uint16
 	seed    maphash.Seed
@@ -95,7 +96,7 @@ func newRanker(t Terms) *ranker {
 	return r
 }
 
-// eachWord visits the words of a term that are not in brackets.
+// eachWord visits the words of a term outside brackets.
 func (r *ranker) eachWord(doc uint32, visit func(word []byte)) {
 	line := r.folder.words(r.terms.Display(doc))
 	marks, in := r.folder.marks, place{}
@@ -109,7 +110,7 @@ func (r *ranker) eachWord(doc uint32, visit func(word []byte)) {
 	}
 }
 
-// differences returns, for each document, what its term has more than its parent's, as a hash; 0 for nothing.
+// differences returns, by document, a hash of the words that its term adds to its parent's term; 0 for none.
 func (r *ranker) differences() []uint64 {
 	all := make([]uint64, r.terms.Len())
 	var above [][]byte
@@ -130,7 +131,7 @@ func (r *ranker) differences() []uint64 {
 	return all
 }
 
-// difference hashes the words of a term without those of its parent's, each of which counts once.
+// difference hashes the words of a term without those of its parent's term, each of which is removed once.
 func (r *ranker) difference(doc uint32, above [][]byte) uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)
@@ -161,18 +162,18 @@ func indexOf(words [][]byte, word []byte) int {
 	return -1
 }
 
-// fewestRoutine is for how few parents a difference may be routine; in a large code system it must be for a thousandth
-// of the documents.
+// fewestRoutine is the minimum number of parents for a routine difference. Large code systems require a thousandth of
+// the documents.
 const fewestRoutine = 8
 
-// climb sets depths and variants, from the parents down.
+// climb computes depths and variants from the roots down.
 func (r *ranker) climb(differences []uint64) {
 	n := r.terms.Len()
 	parents := map[uint64]int{}
 	for _, d := range differences {
 		parents[d]++
 	}
-	axis := make([]bool, n) // by parent: whether all below it differ routinely
+	axis := make([]bool, n) // by parent: whether all its children differ routinely
 	for doc := range axis {
 		axis[doc] = true
 	}
@@ -183,7 +184,7 @@ func (r *ranker) climb(differences []uint64) {
 	}
 	r.depths, r.variant = make([]uint8, n), make([]uint16, n)
 	siblings := make([]uint16, n)
-	for doc := range uint32(n) { // parents come first; where they do not, they count as roots
+	for doc := range uint32(n) { // parents normally precede children; a child that precedes its parent counts as a root
 		parent, ok := r.terms.Parent(doc)
 		if !ok {
 			continue
@@ -208,11 +209,11 @@ func (r *ranker) rank(doc uint32) uint32 {
 	return Weighed(rank, r.terms.Weight(doc))
 }
 
-// Foreign returns what a rank is for a document that is shown in another language than the one that is asked for: it comes
-// after those that can be chosen as well and are shown in that language.
+// Foreign returns the rank of a document that is displayed in another language than requested. It sorts after documents
+// displayed in the requested language, within selectable and abstract documents.
 func Foreign(rank uint32) uint32 { return rank | rankForeign }
 
-// Weighed returns what a rank is for a document of another weight.
+// Weighed returns the rank of a document with its weight replaced.
 func Weighed(rank uint32, weight float64) uint32 {
 	if rank&rankAbstract != 0 || !(weight > 0) {
 		return rank | weightMask
@@ -228,7 +229,7 @@ func (r *ranker) generality(doc uint32) uint32 {
 	return uint32(min(says*steps, 1<<generalityBits-1))
 }
 
-// Corpus is the documents to search, known by their positions. The bytes that its methods return must not be changed.
+// Corpus is a list of documents to search, identified by position. Callers must not modify the returned bytes.
 type Corpus interface {
 	// Len returns the number of documents.
 	Len() int
@@ -236,16 +237,16 @@ type Corpus interface {
 	// Code returns a document's code.
 	Code(doc uint32) []byte
 
-	// Display returns what a person sees of a document: its display, or else its code.
+	// Display returns the displayed text of a document: its display, or else its code.
 	Display(doc uint32) []byte
 
-	// AppendOthers appends the other texts by which a document is found. The last ones, so many as foreign says, are in
-	// another language than the one that is asked for: none of their words counts as in a head.
+	// AppendOthers appends the other searchable texts of a document. The last foreign texts are in another language than
+	// requested: none of their words counts as part of a head.
 	AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int)
 
-	// Rank returns where a document comes among others that match equally well, lower being earlier, as [Ranks] says.
+	// Rank returns the rank of a document among equally good matches, as computed by [Ranks].
 	Rank(doc uint32) uint32
 
-	// Language returns the language of the texts (BCP 47), whose inflections and stop words count.
+	// Language returns the language (BCP 47) that determines inflections and stop words.
 	Language() string
 }

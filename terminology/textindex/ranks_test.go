@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// madeTerms are terms with their parents.
+// madeTerms is a list of test terms with their parents.
 type madeTerms []madeTerm
 
 type madeTerm struct {
 	display            string
-	parent             int // plus one; 0 for none
+	parent             int // index plus one; 0 for none
 	abstract, inactive bool
 	weight             float64
 }
@@ -27,7 +27,7 @@ func (m madeTerms) Parent(doc uint32) (uint32, bool) {
 	return uint32(m[doc].parent - 1), m[doc].parent > 0
 }
 
-// inOrder returns the numbers of terms in the order of their ranks.
+// inOrder returns the numbers of the terms in rank order.
 func (m madeTerms) inOrder() []int {
 	ranks := Ranks(m)
 	order := make([]int, len(m))
@@ -69,7 +69,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestVariants has the same differences below many parents: the first is plain, and the others come after all that are.
+// TestVariants checks that the first of several routine variants counts as plain and the others rank last.
 func TestVariants(t *testing.T) {
 	t.Parallel()
 	var m madeTerms
@@ -104,7 +104,7 @@ func TestRankIsBounded(t *testing.T) {
 	}
 }
 
-// TestWeighed has ranks of terms that are weighed later be those of terms that are weighed at once.
+// TestWeighed checks that Weighed yields the same ranks as Ranks with the same weights.
 func TestWeighed(t *testing.T) {
 	t.Parallel()
 	m := make(madeTerms, 64)

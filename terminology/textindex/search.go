@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// Search returns the documents from position from up to to that match a filter by [Rule], and how many match in all. It
-// pays for its steps, of some fifty nanoseconds each, with spend, unless that is nil, and fails if spend does.
+// Search returns the documents in positions from up to to that match a filter, ordered by [Rule], and the total number
+// of matches. It charges steps of about fifty nanoseconds to spend, unless nil, and returns the error of spend.
 func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if spend == nil {
 		spend = func(int) error { return nil }
@@ -36,8 +36,8 @@ func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) 
 	return hits, total, err
 }
 
-// searchRuns is Search strictly: first with the longest runs that have synonyms alone, so that what is meant as a whole is not
-// flooded, and if nothing is found, with shorter ones within these as well.
+// searchRuns is a strict search. It first tries only the longest runs with synonyms, so that matches of the entire run
+// are not buried, and splits runs further only if nothing matches.
 func searchRuns(parts []Part, f *Filter, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	hits, total, err := searchParts(parts, f, strictly, from, to, spend)
 	if total > 0 || err != nil || !f.asked.hasRuns() {
@@ -50,7 +50,7 @@ func searchRuns(parts []Part, f *Filter, from, to int, spend func(steps int) err
 	return hits, total, err
 }
 
-// searchParts is Search in one way.
+// searchParts is Search with the given leniency.
 func searchParts(parts []Part, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if len(parts) == 1 {
 		return parts[0].search(f, how, from, to, spend)
@@ -82,52 +82,52 @@ func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps in
 	if p.Index == nil {
 		return searchScan(p.Corpus, p.divided(), f, how, from, to, spend)
 	}
-	if how != strictly { // it goes through all words
+	if how != strictly { // a lenient search scans all words
 		if err := spend(p.Index.words.len() / bytesPerStep); err != nil {
 			return nil, 0, err
 		}
 	}
 	hits, total := searchIndex(p.Index, p.Within, f, how, from, to)
-	runtime.KeepAlive(p.Index) // its arrays are unmapped with it
+	runtime.KeepAlive(p.Index) // the arrays of the index are unmapped once it is unreachable
 	return hits, total, nil
 }
 
-// Part is some of the documents of a search. Index or Corpus must be set.
+// Part is a part of the documents to search. Index or Corpus must be set.
 type Part struct {
-	// Corpus is the documents, which are scanned.
+	// Corpus contains the documents to scan.
 	Corpus Corpus
 
-	// Compounds are those of Corpus, whose parts are found as well; see [NewCompounds]. Default: none.
+	// Compounds are the compound words of Corpus, whose parts are searched too; see [NewCompounds]. Default: none.
 	Compounds *Compounds
 
-	// Index finds documents of its own corpus instead. Default: none.
+	// Index is searched instead of Corpus, for the documents it was built from. Default: none.
 	Index *Index
 
-	// Within are the documents of the index to search; see [Index.RanksOf]. Default: all.
+	// Within limits the search to a set of ranks; see [Index.RanksOf]. Default: all.
 	Within bitset.Set
 
-	// Place returns a document's position among those of all parts, which decides between documents that match equally
-	// well; documents of one part may share one. Default: 0 for all.
+	// Place returns a document's position across all parts, which breaks ties between equally good matches. Documents of
+	// one part may share a position. Default: 0 for all.
 	Place func(doc uint32) uint32
 }
 
-// Hit is a document that matches, and how well.
+// Hit is a matching document.
 type Hit struct {
 	// Part is the document's part.
 	Part uint32
 
-	// Doc is the document.
+	// Doc is the number of the document in its part.
 	Doc uint32
 
 	tier tier
 }
 
-// compareHits compares all that decides the order, except the place in the expansion.
+// compareHits compares by everything that determines the order except the place.
 func compareHits(c Corpus, a Hit, d Corpus, b Hit) int {
 	if a.tier != b.tier {
 		return int(a.tier) - int(b.tier)
 	}
-	return cmp.Compare(c.Rank(a.Doc), d.Rank(b.Doc)) // a difference may not fit an int of 32 bits
+	return cmp.Compare(c.Rank(a.Doc), d.Rank(b.Doc)) // the difference may overflow a 32-bit int
 }
 
 func (p *Part) corpus() Corpus {
@@ -137,7 +137,7 @@ func (p *Part) corpus() Corpus {
 	return p.Corpus
 }
 
-// divided returns the compounds; nil if there are none.
+// divided returns the compounds, or nil.
 func (p *Part) divided() *Compounds {
 	if p.Index != nil {
 		return p.Index.divided
@@ -152,7 +152,7 @@ func (p *Part) place(doc uint32) uint32 {
 	return p.Place(doc)
 }
 
-// searchScan looks for a filter in all documents, one by one. An index is a shortcut for it.
+// searchScan matches the filter against each document. An index returns the same result faster.
 func searchScan(c Corpus, divided *Compounds, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	j := judge{reader: newReader(c), divided: divided, filter: f, spend: spend}
 	j.asked = f.in(j.reader.spotter.language)
@@ -177,13 +177,13 @@ func searchScan(c Corpus, divided *Compounds, f *Filter, how leniency, from, to 
 	return hits[min(from, total):min(to, total)], total, nil
 }
 
-// contains reports whether a document matches if long words may be in the middle of others.
+// contains reports whether a document matches when long words may also match in the middle of words.
 func (j *judge) contains(doc uint32) bool {
 	j.read(doc)
 	return !slices.ContainsFunc(j.asked.segments, func(s segment) bool { return !j.containsOne(s) })
 }
 
-// containsOne reports whether a document has one of the ways to say a segment.
+// containsOne reports whether a document matches any alternative of a segment.
 func (j *judge) containsOne(s segment) bool {
 	return slices.ContainsFunc(s, func(way []need) bool {
 		return !slices.ContainsFunc(way, func(n need) bool {
@@ -195,7 +195,7 @@ func (j *judge) containsOne(s segment) bool {
 	})
 }
 
-// within reports whether each of some words is there, in the middle of a word if it is long enough.
+// within reports whether all words match, long ones also in the middle of words.
 func (j *judge) within(words []wanted) bool {
 	for i := range words {
 		w := &words[i]

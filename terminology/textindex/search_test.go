@@ -11,11 +11,10 @@ import (
 	"testing"
 )
 
-// slow tries all that the tests draw at random or take from a long list. Otherwise they
-// try a tenth of it.
+// slow runs all random samples and long lists instead of a tenth.
 var slow = flag.Bool("slow", false, "try all samples, not a tenth of them")
 
-// samples is how many of all are tried.
+// samples returns how many of all samples to run.
 func samples(all int) int {
 	if *slow {
 		return all
@@ -23,21 +22,21 @@ func samples(all int) int {
 	return all / 10
 }
 
-// search looks for a filter in a part.
+// search searches a single part.
 func search(p Part, f *Filter, from, to int) ([]Hit, int) {
-	hits, total, _ := Search([]Part{p}, f, from, to, nil) // fails only where it pays
+	hits, total, _ := Search([]Part{p}, f, from, to, nil) // errors are only returned by spend
 	return hits, total
 }
 
-// scanned is a corpus that is scanned.
+// scanned returns a part that is scanned.
 func scanned(d documents) Part { return Part{Corpus: d, Compounds: NewCompounds(d)} }
 
-// waysToSearch are the ways to search a corpus.
+// waysToSearch returns parts for each way to search a corpus.
 func waysToSearch(d documents) map[string]Part {
 	return map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)}
 }
 
-// checkIndex checks that the index finds what a scan finds, whole and in pages.
+// checkIndex checks that the index returns the same hits as a scan, completely and by page.
 func checkIndex(t *testing.T, ways map[string]Part, filter string, synonyms *Synonyms) {
 	t.Helper()
 	f := NewFilter(filter, synonyms)
@@ -55,7 +54,7 @@ func checkIndex(t *testing.T, ways map[string]Part, filter string, synonyms *Syn
 	}
 }
 
-// TestIndexAgainstScan compares all ways to search, whatever is in a corpus and typed.
+// TestIndexAgainstScan compares index and scan on random documents and filters.
 func TestIndexAgainstScan(t *testing.T) {
 	synonyms := readSynonyms(t, randomRules)
 	for seed := range uint64(samples(150)) {
@@ -69,17 +68,17 @@ func TestIndexAgainstScan(t *testing.T) {
 	}
 }
 
-// TestSearchLarge has so many documents that some prefixes have sets of their own and some letters bitsets.
+// TestSearchLarge has enough documents that some prefixes have stored sets and some letters bitsets.
 func TestSearchLarge(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 11))
 	d := randomDocuments(r, 6000)
-	for i := range 5000 { // what many have, but few at the beginning
+	for i := range 5000 { // words that many documents have, but few at the beginning
 		d[i].Display = "often " + d[i].Display + ", seldom"
 		if i%500 == 0 {
 			d[i].Display = "Seldom " + d[i].Display
 		}
 	}
-	d[5999].Display = "oftener" // so that what begins like often is not only this word
+	d[5999].Display = "oftener" // makes the prefix often match more than one word
 	x := New(d)
 	if len(x.common.from) == 0 || len(x.common.sets) == 0 {
 		t.Error("no common prefix, or no sets of any")
@@ -105,7 +104,7 @@ func TestSearchLarge(t *testing.T) {
 	}
 }
 
-// FuzzFilter checks that the index finds what a scan finds, whatever is typed.
+// FuzzFilter checks that the index returns the same hits as a scan for any filter.
 func FuzzFilter(f *testing.F) {
 	for _, word := range append(randomWords, "e11.9 diab", "\xff", "\xc3", " \x00 ", "a\u2028b", "gelenk schmerz", "lungenembolie", "infrakt", "ǆ", "가", strings.Repeat("a", 300)) {
 		f.Add(word)
@@ -120,10 +119,10 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// finding is a filter, and the documents that it finds, in order.
+// finding is a filter with the documents it should find, in order.
 type finding struct{ name, filter, want string }
 
-// wantFound has all ways to search find the same.
+// wantFound checks the results of all ways to search.
 func wantFound(t *testing.T, d documents, tests []finding, synonyms ...*Synonyms) {
 	t.Helper()
 	ways := waysToSearch(d)
@@ -143,7 +142,7 @@ func wantFound(t *testing.T, d documents, tests []finding, synonyms ...*Synonyms
 	}
 }
 
-// TestRankingInside has words that begin inside others.
+// TestRankingInside checks the ranking of words that begin inside others.
 func TestRankingInside(t *testing.T) {
 	d := documents{
 		0: {Code: "ActivityDefinition", Display: "ActivityDefinition"},
@@ -169,7 +168,7 @@ func TestRankingInside(t *testing.T) {
 	})
 }
 
-// TestRanking has one filter and what it finds, in order, for each step of the rule.
+// TestRanking checks each step of the ranking rule.
 func TestRanking(t *testing.T) {
 	d := documents{
 		0: {Code: "E11", Display: "Type 2 diabetes mellitus", Header: true},
@@ -206,7 +205,7 @@ func TestRanking(t *testing.T) {
 	})
 }
 
-// TestWordsThatFit has a word of a text that a word of the filter finds, and as what.
+// TestWordsThatFit checks how words of a text match words of the filter.
 func TestWordsThatFit(t *testing.T) {
 	const whole, begun, not = fitWhole, fitBegun, fitNot
 	for _, test := range []struct {
@@ -247,7 +246,7 @@ func TestWordsThatFit(t *testing.T) {
 	}
 }
 
-// TestSearchFarApart has words whose documents are so far apart that a step takes three bytes.
+// TestSearchFarApart has words in documents so far apart that a posting takes three bytes.
 func TestSearchFarApart(t *testing.T) {
 	d := make(documents, 40_000)
 	for i := range d {
@@ -260,8 +259,8 @@ func TestSearchFarApart(t *testing.T) {
 	}
 }
 
-// TestShortDescriptions has displays, and beside them the short descriptions that CMS gives them: what is typed of a word that
-// these cut short finds them no sooner than the display, whose beginning it is. Other designations are as they are.
+// TestShortDescriptions has displays with the short descriptions of CMS as designations. A prefix of an abbreviated
+// word ranks the short description no higher than the display that it abbreviates. Other designations are unaffected.
 func TestShortDescriptions(t *testing.T) {
 	d := documents{
 		0: {Code: "E11.9", Display: "Type 2 diabetes mellitus without complications", Others: []string{"Type 2 diabetes mellitus without complications"}, Place: 1},
@@ -310,17 +309,17 @@ func TestContaining(t *testing.T) {
 	}
 }
 
-// document is a made-up document.
+// document is a test document.
 type document struct {
 	Code, Display string
-	Others        []string // its designations
-	Foreign       []string // those in another language, whose words are in no head
-	Place         uint32   // among others that match equally well
-	Language      string   // of the corpus, if it is the first document; default: en
-	Header        bool     // it cannot be chosen, so it comes after those that can
+	Others        []string // designations
+	Foreign       []string // designations in another language, which have no head
+	Place         uint32   // tie-breaker among equally good matches
+	Language      string   // language of the corpus, read from the first document; default: en
+	Header        bool     // abstract, so it ranks after selectable documents
 }
 
-// documents is a made-up corpus.
+// documents is a test corpus.
 type documents []document
 
 func (d documents) Len() int                  { return len(d) }
@@ -348,7 +347,7 @@ func (d documents) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, fore
 	return dst, len(d[doc].Foreign)
 }
 
-// String lists the documents, for a failed test.
+// String formats the documents for failure messages.
 func (d documents) String() string {
 	var b strings.Builder
 	for i, doc := range d {
@@ -357,8 +356,7 @@ func (d documents) String() string {
 	return b.String()
 }
 
-// randomWords are what random texts are made of: with common beginnings, marks, ligatures, several
-// scripts, digits and signs.
+// randomWords are the words of random texts: common prefixes, marks, ligatures, several scripts, digits and signs.
 var randomWords = []string{
 	"a", "ab", "abc", "abcd", "abcde", "diabetes", "diabetic", "mellitus", "Ménière", "meniere", "e\u0301tude", "ÉTUDE",
 	"ﬁbrosis", "fibrosis", "Ⅳ", "iv", "日本語", "日本", "本", "हिन्दी", "Ωmega", "ω", "İstanbul", "straße", "x-ray", "xray",
@@ -370,13 +368,13 @@ var randomWords = []string{
 	"two", "II", "ii", "fracture", "fractures", "arteries", "artery", "hypertension", "hypertensive", "beta-2-agonist", "beta2", "x--y", "myocardial", "infarction", "MI",
 }
 
-// germanParts are what random compounds are made of, and words beside them.
+// germanParts are the parts of random compounds, and words next to them.
 var germanParts = []string{
 	"Knie", "Gelenk", "Schmerz", "Schmerzen", "Lunge", "Lungen", "Embolie", "Embolien", "Herz", "Infarkt", "Blut", "Blutung", "Gefäß", "Erkrankung", "Krankung",
 	"Kind", "Alter", "Hüfte", "Hüft", "Bein", "Unter", "Schenkel", "Wirbel", "Säule", "Säulen", "Niere", "Fuß", "Arm", "Ader", "Ende", "Rand", "Enden", "abcdabcd", "und", "durch",
 }
 
-// randomGerman makes a German word, which may be a compound of up to n parts.
+// randomGerman returns a German word, possibly a compound of up to n parts.
 func randomGerman(r *rand.Rand, n int) string {
 	var b strings.Builder
 	for i := range 1 + r.IntN(n) {
@@ -390,7 +388,7 @@ func randomGerman(r *rand.Rand, n int) string {
 	return b.String()
 }
 
-// germanDocuments makes a corpus in German, whose words are compounds for the most part.
+// germanDocuments returns a German corpus that consists mostly of compounds.
 func germanDocuments(r *rand.Rand, n int) documents {
 	d := randomDocuments(r, n)
 	for i := range d {
@@ -403,7 +401,7 @@ func germanDocuments(r *rand.Rand, n int) documents {
 	return d
 }
 
-// germanFilter makes a filter of parts of German words, some of them with typos.
+// germanFilter returns a filter of German word parts, some with typos.
 func germanFilter(r *rand.Rand) string {
 	var words []string
 	for range 1 + r.IntN(2) {
@@ -417,7 +415,7 @@ func germanFilter(r *rand.Rand) string {
 	return strings.Join(words, " ")
 }
 
-// randomText makes a text of up to n words.
+// randomText returns a text of up to n words.
 func randomText(r *rand.Rand, n int) string {
 	var words []string
 	for range r.IntN(n + 1) {
@@ -426,7 +424,7 @@ func randomText(r *rand.Rand, n int) string {
 	return strings.Join(words, []string{" ", " ", "-", ", ", "; "}[r.IntN(5)])
 }
 
-// randomDocuments makes a corpus.
+// randomDocuments returns a corpus.
 func randomDocuments(r *rand.Rand, n int) documents {
 	d := make(documents, n)
 	for i := range d {
@@ -441,7 +439,7 @@ func randomDocuments(r *rand.Rand, n int) documents {
 	return d
 }
 
-// randomFilter makes a filter that is likely to find something: pieces of words, some of them with typos.
+// randomFilter returns a filter that is likely to match: pieces of words, some with typos.
 func randomFilter(r *rand.Rand) string {
 	var b strings.Builder
 	for range 1 + r.IntN(3) {

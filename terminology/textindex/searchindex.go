@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
-// searchIndex returns the hits from position from up to to, and how many there are in all.
+// searchIndex returns the hits in positions from up to to, and the total number of hits.
 func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to int) ([]Hit, int) {
 	q := queries.Get().(*query)
 	q.index, q.within, q.how = x, within, how
@@ -20,7 +20,7 @@ func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to 
 	q.words.begin(x, q.judge.asked, how, &q.sets)
 	q.page.begin(x.order, from, to)
 	total := q.search()
-	hits := q.page.end() // not the index's memory, which may be unmapped from here on
+	hits := q.page.end() // must not refer to the index's memory, which may be unmapped after this point
 	q.words.end()
 	q.index, q.within = nil, nil
 	q.judge.filter, q.judge.asked, q.judge.divided = nil, nil, nil
@@ -29,7 +29,7 @@ func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to 
 	return hits, total
 }
 
-// search finds and ranks hits, and returns how many there are.
+// search finds and ranks the hits and returns their number.
 func (q *query) search() (total int) {
 	if w := q.judge.asked.only(); w != nil && q.how == strictly && q.within == nil {
 		return q.rankWord(w)
@@ -53,7 +53,7 @@ func (q *query) search() (total int) {
 	return total
 }
 
-// find returns what matches, or, unless all does, what may match and must be looked at.
+// find returns the matches if all is set, and otherwise candidates that must be examined.
 func (q *query) find() (match rankSet, all bool) {
 	f := q.judge.filter
 	switch {
@@ -67,7 +67,7 @@ func (q *query) find() (match rankSet, all bool) {
 	return q.words.find(fewMatches)
 }
 
-// findSymbols returns the documents that have each of the symbols.
+// findSymbols returns the documents that have every symbol.
 func (q *query) findSymbols(symbols string) (found rankSet) {
 	for _, r := range symbols {
 		if r != ' ' {
@@ -77,8 +77,8 @@ func (q *query) findSymbols(symbols string) (found rankSet) {
 	return found
 }
 
-// wordFinder finds the documents that have the words of a filter. For the tiers, it keeps what it found for a word, and adds
-// what the next tier has beyond it.
+// wordFinder finds the documents with the words of a filter. It keeps the documents found for each word and extends
+// them from tier to tier.
 type wordFinder struct {
 	index *Index
 	asked *asked
@@ -87,20 +87,20 @@ type wordFinder struct {
 	found []found // by word of the filter
 }
 
-// found is what the index has for a word of the filter.
+// found is the lookup result for a word of the filter.
 type found struct {
 	wanted *wanted
 	resolved
-	set  rankSet // the documents that have it, up to the tier upTo
-	upTo tier    // 0 if nothing was looked up
+	set  rankSet // documents with the word, up to the tier upTo
+	upTo tier    // 0 before the first lookup
 }
 
-// begin prepares for a filter.
+// begin prepares the finder for a filter.
 func (wf *wordFinder) begin(x *Index, a *asked, how leniency, sets *rankSets) {
 	wf.index, wf.asked, wf.how, wf.sets = x, a, how, sets
 }
 
-// end drops what was found, but for memory.
+// end resets the finder but keeps its memory.
 func (wf *wordFinder) end() {
 	for i := range wf.found {
 		f := &wf.found[i]
@@ -110,8 +110,7 @@ func (wf *wordFinder) end() {
 	wf.index, wf.asked, wf.sets, wf.found = nil, nil, nil, wf.found[:0]
 }
 
-// upTo returns the documents whose words are in a tier or a better one, of those for words. The next call must be for a later
-// tier.
+// upTo returns the documents whose words match in tier t or better. Tiers must be passed in ascending order.
 func (wf *wordFinder) upTo(t tier) (found rankSet) {
 	if !wf.has(t) {
 		return wf.sets.set()
@@ -122,8 +121,8 @@ func (wf *wordFinder) upTo(t tier) (found rankSet) {
 	return found
 }
 
-// find returns the documents that match. As soon as some of the words, the rarest first, leave no more than a few, it returns
-// these, and that they need not have the other words: to look at each is sooner done.
+// find returns the matching documents. It looks up the rarest words first; once at most few candidates remain, it
+// returns them with all unset, because examining them individually is faster.
 func (wf *wordFinder) find(few int) (found rankSet, all bool) {
 	if !wf.has(tierBegun) {
 		return wf.sets.set(), true
@@ -143,13 +142,13 @@ func (wf *wordFinder) find(few int) (found rankSet, all bool) {
 	return found, true
 }
 
-// sized is a segment of the filter, and about how many bytes of postings it has.
+// sized is a segment of the filter with an estimate of its postings in bytes.
 type sized struct {
 	segment int
 	size    uint32
 }
 
-// size returns about how many documents a segment finds, in bytes of postings.
+// size estimates the postings of a segment in bytes.
 func (wf *wordFinder) size(s segment) (size uint32) {
 	for _, way := range s {
 		least := ^uint32(0)
@@ -166,7 +165,7 @@ func (wf *wordFinder) size(s segment) (size uint32) {
 	return size
 }
 
-// size returns how many bytes of postings the words have.
+// size returns the size of the words' postings in bytes.
 func (r *resolved) size(x *Index) (size uint32) {
 	for _, s := range r.whole {
 		if !r.begins(s) {
@@ -179,12 +178,12 @@ func (r *resolved) size(x *Index) (size uint32) {
 	return size
 }
 
-// has reports whether the index has words for each segment, whole ones if the tier asks for them.
+// has reports whether the index has words for every segment, whole words if the tier requires them.
 func (wf *wordFinder) has(t tier) bool {
 	return !slices.ContainsFunc(wf.asked.segments, func(s segment) bool { return !wf.hasOne(s, t) })
 }
 
-// hasOne reports whether it has words for one of the ways to say a segment.
+// hasOne reports whether the index has words for any alternative of a segment.
 func (wf *wordFinder) hasOne(s segment, t tier) bool {
 	return slices.ContainsFunc(s, func(way []need) bool {
 		for i := range way {
@@ -212,8 +211,8 @@ func (wf *wordFinder) hasAll(words []wanted, t tier) bool {
 	return true
 }
 
-// onlyBegunInHeads reports whether all that matches is in tierBegunHead, as it is for the beginning of most codes: no words
-// fit as a whole, and those that fit are in heads alone.
+// onlyBegunInHeads reports whether all matches are in tierBegunHead, as is common for code prefixes: no whole word
+// matches, and all matching words occur only in heads.
 func (wf *wordFinder) onlyBegunInHeads() bool {
 	if wf.has(tierWhole) {
 		return false
@@ -226,7 +225,7 @@ func (wf *wordFinder) onlyBegunInHeads() bool {
 	return true
 }
 
-// segment returns the documents that have one of the ways to say a segment.
+// segment returns the documents that match any alternative of a segment.
 func (wf *wordFinder) segment(s segment, t tier) (found rankSet) {
 	for _, way := range s {
 		var room [4]rankSet
@@ -255,7 +254,7 @@ func (wf *wordFinder) need(n *need, t tier) rankSet {
 	return found
 }
 
-// resolved returns the words of the index that fit one of the filter.
+// resolved returns the words of the index that match a word of the filter.
 func (wf *wordFinder) resolved(w *wanted) *found {
 	for i := range wf.found {
 		if wf.found[i].wanted == w {
@@ -263,7 +262,7 @@ func (wf *wordFinder) resolved(w *wanted) *found {
 		}
 	}
 	if len(wf.found) < cap(wf.found) {
-		wf.found = wf.found[:len(wf.found)+1] // for the memory of its spans
+		wf.found = wf.found[:len(wf.found)+1] // reuses the memory of the spans
 	} else {
 		wf.found = append(wf.found, found{})
 	}
@@ -276,7 +275,7 @@ func (wf *wordFinder) resolved(w *wanted) *found {
 	return f
 }
 
-// word returns the documents with a word that fits so well.
+// word returns the documents with a word that matches in tier t or better.
 func (wf *wordFinder) word(w *wanted, t tier) rankSet {
 	f := wf.resolved(w)
 	if all, ok := wf.common(f, t); ok {
@@ -297,7 +296,7 @@ func (wf *wordFinder) word(w *wanted, t tier) rankSet {
 	return lent
 }
 
-// all returns the documents with a word that fits.
+// all returns the documents with any matching word.
 func (wf *wordFinder) all(r *resolved) rankSet {
 	set := wf.sets.set()
 	for _, s := range r.begun {
@@ -311,7 +310,7 @@ func (wf *wordFinder) all(r *resolved) rankSet {
 	return set
 }
 
-// add adds the documents that a tier has beyond the one before it.
+// add adds the documents that a tier has in addition to the previous tier.
 func (x *Index) add(dst *rankSet, r *resolved, t tier) {
 	switch t {
 	case tierWholeHead:
@@ -329,7 +328,7 @@ func (x *Index) add(dst *rankSet, r *resolved, t tier) {
 	}
 }
 
-// common returns the documents with a word that fits so well if these are one of the sets that are kept.
+// common returns the stored set of the documents with a word that matches in tier t or better, if there is such a set.
 func (wf *wordFinder) common(f *found, t tier) (rankSet, bool) {
 	switch {
 	case t == tierBegunHead && len(f.begun) == 1 && len(f.whole) == 0:
@@ -342,13 +341,13 @@ func (wf *wordFinder) common(f *found, t tier) (rankSet, bool) {
 	return rankSet{}, false
 }
 
-// resolved are the words of an index that fit a word of the filter.
+// resolved contains the words of an index that match a word of the filter.
 type resolved struct {
 	whole, begun []span
-	exact        bool // whether the word itself is among them
+	exact        bool // whether whole contains the word itself
 }
 
-// resolve finds what [wanted.fit] says of all words of the index.
+// resolve applies [wanted.fit] to all words of the index.
 func (x *Index) resolve(r *resolved, w *wanted) {
 	r.whole, r.begun = r.whole[:0], r.begun[:0]
 	from, to := x.words.prefixed(w.word)
@@ -379,14 +378,14 @@ func appendSpan(spans []span, from, to int) []span {
 	return append(spans, span{from, to})
 }
 
-// add adds a word that the range of words beginning with it may have.
+// add adds word if it is the first of the range of words with that prefix.
 func (r *resolved) add(x *Index, word []byte, from, to int) {
 	if from < to && len(x.words.at(from)) == len(word) {
 		r.whole = append(r.whole, span{from, from + 1})
 	}
 }
 
-// spellings adds the words that have another spelling which fits.
+// spellings adds the words with a matching variant spelling.
 func (r *resolved) spellings(x *Index, w *wanted) {
 	if len(w.word) < fewestStemmed {
 		return
@@ -406,7 +405,7 @@ func (r *resolved) spellings(x *Index, w *wanted) {
 	}
 }
 
-// inflections adds the words that have the same stem.
+// inflections adds the words with the same stem.
 func (r *resolved) inflections(x *Index, w *wanted) {
 	if w.stem == nil {
 		return
@@ -423,18 +422,17 @@ func (r *resolved) inflections(x *Index, w *wanted) {
 	}
 }
 
-// begins reports whether a range of words is among those that begin so.
+// begins reports whether a range of words is part of the prefix matches.
 func (r *resolved) begins(s span) bool {
 	return slices.ContainsFunc(r.begun, func(b span) bool { return b.from <= s.from && s.to <= b.to })
 }
 
-// covered reports whether the words that fit as a whole are among those that begin so.
+// covered reports whether all whole-word matches are part of the prefix matches.
 func (r *resolved) covered() bool {
 	return !slices.ContainsFunc(r.whole, func(s span) bool { return !r.begins(s) })
 }
 
-// containing returns the words that contain part. It goes through all words if one may, so it is used only if nothing
-// else was found.
+// containing returns the words that contain part. It may scan all words, so it is used only if nothing else matches.
 func (x *Index) containing(part []byte) (found []span) {
 	if !x.pieces.mayContain(part) {
 		return nil
@@ -455,19 +453,19 @@ func (x *Index) containing(part []byte) (found []span) {
 	}
 }
 
-// rankSet is a set of ranks. Most filters match few of many documents, so emptying, counting and iterating over a set
-// of one's own cost as much as it holds, not as it could hold.
+// rankSet is a set of ranks. Most filters match few of many documents, so clearing, counting and iterating cost as much
+// as the ranks in use, not as the capacity. Sets of the index do not track their use.
 type rankSet struct {
 	bits bitset.Set
-	used bitset.Set // which words of bits may not be zero; nil for a set of the index
-	size int        // number of ranks, in a set of the index
-	lent bool       // whether it is somebody else's, who still needs it as it is
+	used bitset.Set // words of bits that may be nonzero; nil for a set of the index
+	size int        // number of ranks; only for a set of the index
+	lent bool       // whether the set is shared and must not be changed
 }
 
-// isOwn reports whether a set may be changed.
+// isOwn reports whether the set may be changed.
 func (s *rankSet) isOwn() bool { return s.used != nil && !s.lent }
 
-// inUse returns how many words of bits may not be zero.
+// inUse returns the number of words of bits that may be nonzero.
 func (s *rankSet) inUse() int {
 	if s.used == nil {
 		return len(s.bits)
@@ -482,8 +480,8 @@ func (s *rankSet) add(rank uint32) {
 	s.used.Add(rank / 64)
 }
 
-// empty removes all ranks and makes room for those below n. All memory of bits is zero unless used says otherwise,
-// including what is beyond its length.
+// empty removes all ranks and resizes the set for ranks below n. All memory of bits not marked in used is zero,
+// including memory beyond its length.
 func (s *rankSet) empty(n int) {
 	for i, word := range s.used {
 		if word != 0 {
@@ -498,7 +496,7 @@ func (s *rankSet) empty(n int) {
 	s.bits, s.used = s.bits[:words], s.used[:(words+63)/64]
 }
 
-// useAll says that no word of bits need be zero.
+// useAll marks all words of bits as possibly nonzero.
 func (s *rankSet) useAll() {
 	for i := range s.used {
 		s.used[i] = math.MaxUint64
@@ -533,7 +531,7 @@ func (s *rankSet) unionOf(a *rankSet, b bitset.Set) {
 	}
 }
 
-// intersect keeps only what is also in another set.
+// intersect removes the ranks that are not in other.
 func (s *rankSet) intersect(other bitset.Set) {
 	for i, used := range s.used {
 		for ; used != 0; used &= used - 1 {
@@ -558,7 +556,7 @@ func (s *rankSet) count() int {
 	return n
 }
 
-// each yields the nonzero words, in ascending order.
+// each yields the nonzero words in ascending order.
 func (s *rankSet) each(yield func(i int, word uint64) bool) {
 	if s.used == nil {
 		for i, word := range s.bits {
@@ -578,9 +576,9 @@ func (s *rankSet) each(yield func(i int, word uint64) bool) {
 	}
 }
 
-// rankSets is the memory of the sets of a query, and what is made of them.
+// rankSets allocates and combines the sets of a query.
 type rankSets struct {
-	n     int // ranks are below it
+	n     int // upper bound of ranks
 	spare []rankSet
 }
 
@@ -593,15 +591,15 @@ func (r *rankSets) set() (s rankSet) {
 	return s
 }
 
-// release returns a set to spare.
+// release makes the memory of a set reusable.
 func (r *rankSets) release(s rankSet) {
 	if s.isOwn() {
 		r.spare = append(r.spare, s)
 	}
 }
 
-// all returns the intersection of sets, which must not be used afterwards. It begins with those that have the fewest words
-// in use, and with sets of the index last.
+// all returns the intersection of sets, which must not be used afterwards. Sets with the fewest words in use are
+// intersected first, sets of the index last.
 func (r *rankSets) all(sets []rankSet) (all rankSet) {
 	slices.SortFunc(sets, func(a, b rankSet) int { return a.inUse() - b.inUse() })
 	for _, s := range sets {
@@ -610,7 +608,7 @@ func (r *rankSets) all(sets []rankSet) (all rankSet) {
 	return all
 }
 
-// both returns the intersection of two sets, which must not be used afterwards. The zero a stands for all ranks.
+// both returns the intersection of two sets, which must not be used afterwards. A zero a stands for all ranks.
 func (r *rankSets) both(a, b rankSet) rankSet {
 	switch {
 	case a.bits == nil:
@@ -631,7 +629,7 @@ func (r *rankSets) both(a, b rankSet) rankSet {
 	return both
 }
 
-// either returns the union of two sets, which must not be used afterwards. The zero a stands for none.
+// either returns the union of two sets, which must not be used afterwards. A zero a is empty.
 func (r *rankSets) either(a, b rankSet) rankSet {
 	switch {
 	case a.bits == nil:

@@ -10,48 +10,48 @@ import (
 	"sync"
 )
 
-// Synonyms are what words of a filter also stand for. A nil one holds none. No rule may be added after the first search.
+// Synonyms maps words of a filter to synonyms. A nil Synonyms is empty. Rules must not be added after the first search.
 type Synonyms struct {
-	rules map[*language]map[string][]phrase // by the words that are typed, as key and anyOrder have them
-	typed map[typedLength][]typedRule       // sorted by sort, once
+	rules map[*language]map[string][]phrase // by typed words, in the form of key and anyOrder
+	typed map[typedLength][]typedRule       // sorted on first use
 	sort  sync.Once
 }
 
-// typedLength is what of rules is typed: so many words of a language.
+// typedLength groups rules by language and number of typed words.
 type typedLength struct {
 	language *language
 	words    int
 }
 
-// typedRule is what is typed for a rule, and where the rule is.
+// typedRule contains the typed words of a rule and its key in rules.
 type typedRule struct {
-	words string // with spaces between
+	words string // separated by spaces
 	key   string
 }
 
-// phrase is what a rule finds.
+// phrase is the text that a rule finds.
 type phrase struct {
-	words [][]byte // without stop words
-	line  []byte   // all, as folder.words returns them
+	words [][]byte // words without stop words
+	line  []byte   // all words, in the format of folder.words
 }
 
-// Bounds on a rule: how many words it may be typed as, how many it may stand for, and how many alternatives it may have.
+// Limits of a rule: typed words, words of the text to find, and alternatives for the same typed words.
 const (
 	maxSynonymTyped = 5
 	maxSynonymWords = 12
 	maxSynonyms     = 16
 )
 
-// Bounds on what is begun: from how many letters of the last word on, and of how many rules at most. What begins more says too
-// little.
+// Limits of prefix matches of rules: minimum number of letters of the last typed word, and maximum number of rules.
+// More matches would be too unspecific.
 const (
 	fewestBegun = 4
 	mostBegun   = 16
 )
 
-// Read adds rules, one a line, in the language of a line "#! en", or else in English. In a line "a = b = c" each stands
-// for the others; in "a, b => c, d" each on the left also finds what is on the right. A line that begins with # is a
-// comment.
+// Read adds one rule per line. A line "#! en" sets the language of the following rules; the default is English. In "a =
+// b = c" each text also finds the others; in "a, b => c, d" each on the left also finds those on the right. Other lines
+// that start with # are comments.
 func (s *Synonyms) Read(r io.Reader) error {
 	l := languages["en"]
 	lines := bufio.NewScanner(r)
@@ -70,8 +70,8 @@ func (s *Synonyms) Read(r io.Reader) error {
 	return lines.Err()
 }
 
-// Add adds a rule in a language (BCP 47), or else in English: whoever types the words of typed also finds other. It
-// fails if either has no words or too many, or if typed has too many synonyms.
+// Add adds a rule in a language (BCP 47; default: English): the words of typed also find other. It returns an error if
+// either has no words or too many, or if typed has too many synonyms.
 func (s *Synonyms) Add(tag, typed, other string) error {
 	l := languageOf(tag)
 	p, err := l.phrase(other)
@@ -98,10 +98,10 @@ func (s *Synonyms) addLine(l *language, line string) error {
 	return nil
 }
 
-// addEach adds rules by which who types any of typed finds any of others.
+// addEach adds rules by which each text of typed also finds each text of others.
 func (s *Synonyms) addEach(l *language, typed, others []string) error {
 	for _, other := range others {
-		p, err := l.phrase(other) // once for all that is typed, as a list may have many
+		p, err := l.phrase(other) // once for all typed texts, since a list may be long
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (s *Synonyms) addEach(l *language, typed, others []string) error {
 	return nil
 }
 
-// phrase returns what a rule finds.
+// phrase returns the phrase for the text to find.
 func (l *language) phrase(other string) (phrase, error) {
 	var f folder
 	p := phrase{line: bytes.Clone(f.words([]byte(other)))}
@@ -150,7 +150,7 @@ func (s *Synonyms) add(l *language, typed string, p phrase) error {
 	return nil
 }
 
-// begun returns the lines of the rules of which the typed words are so many, and begin so.
+// begun returns the lines of the rules with len(words) typed words that begin with the given words.
 func (s *Synonyms) begun(l *language, words [][]byte) (lines [][]byte) {
 	if s == nil || letters(words[len(words)-1]) < fewestBegun {
 		return nil
@@ -167,12 +167,12 @@ func (s *Synonyms) begun(l *language, words [][]byte) (lines [][]byte) {
 	return lines
 }
 
-// beginning returns the keys of the rules of a length that begin so; none if there are too many.
+// beginning returns the keys of the rules of a length that begin with typed, or nil if there are too many.
 func (s *Synonyms) beginning(length typedLength, typed string) (keys []string) {
 	s.sort.Do(func() {
 		for length, all := range s.typed {
 			slices.SortFunc(all, func(a, b typedRule) int { return strings.Compare(a.words, b.words) })
-			s.typed[length] = slices.Compact(all) // what is typed is there once for each of what it also finds
+			s.typed[length] = slices.Compact(all) // typed words with several synonyms are repeated
 		}
 	})
 	all := s.typed[length]
@@ -191,7 +191,7 @@ func (s *Synonyms) beginning(length typedLength, typed string) (keys []string) {
 	return keys
 }
 
-// withoutStops returns the words but for stop words, or all if there are no others.
+// withoutStops returns the words without stop words, or all words if nothing else remains.
 func (l *language) withoutStops(words [][]byte) [][]byte {
 	var kept [][]byte
 	for _, word := range words {
@@ -205,7 +205,7 @@ func (l *language) withoutStops(words [][]byte) [][]byte {
 	return kept
 }
 
-// key returns the words that a rule is found by: without inflections, in one spelling, numbers in digits.
+// key returns the normalized words of a rule: without inflections, in canonical spelling, and with numbers as digits.
 func (l *language) key(words [][]byte) string {
 	var key []byte
 	for _, word := range words {
@@ -221,15 +221,15 @@ func (l *language) key(words [][]byte) string {
 	return string(key)
 }
 
-// anyOrder returns the words of a key in the order of the alphabet.
+// anyOrder returns the words of a key in alphabetical order.
 func anyOrder(key string) string {
 	words := strings.Split(key, " ")
 	slices.Sort(words)
 	return strings.Join(words, " ")
 }
 
-// longest returns how many of the first terms, whose keys are given, a rule is for, and what else they stand for: of the
-// longest run, of at most so many, that has a rule. If none has, it is the first term alone.
+// longest returns the length of the longest run of first terms, at most most, that a rule matches, with the phrases of
+// that rule. Terms are given by their keys. Without a matching rule, the run is the first term alone.
 func (s *Synonyms) longest(l *language, keys []string, most int) (run int, others []phrase) {
 	if s == nil || s.rules[l] == nil {
 		return 1, nil

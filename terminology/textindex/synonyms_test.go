@@ -80,16 +80,16 @@ func TestSynonymsThatAreWrong(t *testing.T) {
 	}
 }
 
-// randomRules are synonyms of what random texts are made of, and randomSynonyms are what may be typed of them.
+// randomRules are synonyms within random texts; randomSynonyms are filters that match them.
 const randomRules = "mi = myocardial infarction\ndiabetes mellitus => iv of xray\nmi fracture => a b c\nhypertensive, ab hypertensive => hypertension"
 
 var randomSynonyms = strings.Split("mi|MI a|a myocardial infarction|myocardial|diabetes mellitus|diabetes the mellitus 2|diabetes diabetes mellitus|mi mi|mellitus diabetes|"+
 	"infarction a myocardial|infarction myocardial a|fracture mi|fracture mi diab|the mi fracture ii|hyper|hyp|hyperten|a hyper|ab hyper", "|")
 
-// randomSynonym makes a filter that may have a synonym.
+// randomSynonym returns a filter that may have a synonym.
 func randomSynonym(r *rand.Rand) string { return randomSynonyms[r.IntN(len(randomSynonyms))] }
 
-// What a rule names for words that begin so comes first among many, whether all have the words in their heads or not.
+// A synonym whose typed words begin with the filter ranks first among many matches, in a head or elsewhere.
 func TestSynonymsBegunAmongMany(t *testing.T) {
 	t.Parallel()
 	s := readSynonyms(t, "chronic dementia => chronic dementia without other disease")

