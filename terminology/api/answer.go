@@ -17,17 +17,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// buffers holds the buffers that answers are made in.
+// buffers is a pool of response buffers.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
 
-// putBuffer returns a buffer to the pool unless it is too large to keep.
+// putBuffer returns a buffer to the pool unless it is too large.
 func putBuffer(buffer *[]byte) {
 	if cap(*buffer) <= 1<<20 {
 		buffers.Put(buffer)
 	}
 }
 
-// respond writes the expansion, or 304 Not Modified.
+// respond writes an expansion, or 304 Not Modified.
 func respond(w *expansion.Writer, large bool, rw http.ResponseWriter, r *http.Request, f format) error {
 	header := rw.Header()
 	if header["Vary"] == nil {
@@ -53,10 +53,10 @@ func respond(w *expansion.Writer, large bool, rw http.ResponseWriter, r *http.Re
 	return f.write(rw, r, *buffer)
 }
 
-// streamed is from how many entries on an answer is written while it is made.
+// streamed is the minimum number of entries of a response that is streamed.
 const streamed = 4096
 
-// matchesTag reports whether If-None-Match names a tag (RFC 9110 §13.1.2).
+// matchesTag reports whether If-None-Match contains a tag (RFC 9110 §13.1.2).
 func matchesTag(header, tag string) bool {
 	for candidate := range strings.SplitSeq(header, ",") {
 		candidate = strings.TrimSpace(candidate)
@@ -67,10 +67,10 @@ func matchesTag(header, tag string) bool {
 	return false
 }
 
-// format is how an answer is written.
+// format is the format of a response.
 type format struct{ xml, pretty bool }
 
-// negotiate chooses the format of an answer. It refuses XML in a build without XML.
+// negotiate selects the format of a response. It rejects XML in a build without XML.
 func negotiate(r *http.Request, inputs []parameters.Input) (format, error) {
 	f, err := requestedFormat(r, inputs)
 	if err == nil && f.xml && !negotiation.HasXML() {
@@ -79,7 +79,7 @@ func negotiate(r *http.Request, inputs []parameters.Input) (format, error) {
 	return f, err
 }
 
-// requestedFormat reads the parameter _format or else the header Accept. Unknown types in the header count as JSON.
+// requestedFormat reads the parameter _format, or else the header Accept. Unknown media types in the header mean JSON.
 func requestedFormat(r *http.Request, inputs []parameters.Input) (f format, err error) {
 	for i := range inputs {
 		switch in := &inputs[i]; in.Name {
@@ -88,7 +88,7 @@ func requestedFormat(r *http.Request, inputs []parameters.Input) (f format, err 
 			named, known := negotiation.FormatOf(kind)
 			switch f.xml = named == negotiation.XML; {
 			case kind == "":
-				continue // as if it were not there
+				continue // an empty value counts as absent
 			case known && !f.xml:
 				f.pretty = f.pretty || slices.ContainsFunc(inputs, func(in parameters.Input) bool { return in.Name == "_pretty" && in.Value == "true" })
 			case !known:
@@ -103,7 +103,7 @@ func requestedFormat(r *http.Request, inputs []parameters.Input) (f format, err 
 	return f, nil
 }
 
-// write answers with a resource given in JSON.
+// write writes a response with a resource given in JSON.
 func (f format) write(w http.ResponseWriter, r *http.Request, body []byte) error {
 	header := w.Header()
 	kind, body, err := f.encode(body)
@@ -122,7 +122,7 @@ func (f format) write(w http.ResponseWriter, r *http.Request, body []byte) error
 	return nil
 }
 
-// encode converts a resource from JSON, and returns its Content-Type.
+// encode converts a resource from JSON and returns its Content-Type.
 func (f format) encode(body []byte) (kind []string, _ []byte, err error) {
 	switch {
 	case f.xml:
@@ -140,7 +140,7 @@ func (f format) encode(body []byte) (kind []string, _ []byte, err error) {
 	return fhirJSON, body, nil
 }
 
-// provisional converts an error's provisional answer from JSON.
+// provisional converts the provisional response of an error from JSON.
 func (f format) provisional(err error) error {
 	e, ok := errors.AsType[*outcome.Error](err)
 	if !ok || e.Provisional == nil {
@@ -154,7 +154,7 @@ func (f format) provisional(err error) error {
 	return err
 }
 
-// Values of headers, shared by many answers.
+// Header values shared by many responses; must not be modified.
 var (
 	varying  = []string{"Accept, Accept-Language"}
 	fhirJSON = []string{"application/fhir+json"}

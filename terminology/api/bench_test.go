@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// discard is a response writer that keeps nothing.
+// discard is a response writer that discards the body.
 type discard struct{ header http.Header }
 
 func (d *discard) Header() http.Header { return d.header }
@@ -21,7 +21,7 @@ func (*discard) WriteHeader(int) {}
 
 func (*discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// benchmarkExpand measures one question, asked again and again.
+// benchmarkExpand measures a repeated request.
 func benchmarkExpand(b *testing.B, pairs ...string) {
 	h := &api.Handler{Library: terminologytest.Core(b)}
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?"+terminologytest.Query(pairs...), nil)
@@ -48,7 +48,7 @@ func BenchmarkExpandActCodeWhole(b *testing.B) {
 	benchmarkExpand(b, "url", "http://terminology.hl7.org/ValueSet/v3-ActCode")
 }
 
-// BenchmarkLoadCore measures the loading of the built-in definitions, and what they hold of the heap.
+// BenchmarkLoadCore measures loading the built-in definitions and their heap memory.
 func BenchmarkLoadCore(b *testing.B) {
 	before := heap()
 	var l *terminology.Library

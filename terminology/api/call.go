@@ -28,15 +28,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Call is one request for an operation.
+// Call is a request for an operation.
 type Call struct {
 	*http.Request
 
-	// Budget bounds what the request may cost.
+	// Budget limits the cost of the request.
 	Budget budget.Budget
 
 	handler *Handler
-	library *terminology.Library // to answer from
+	library *terminology.Library // library that serves the request
 }
 
 func (h *Handler) begin(r *http.Request) *Call {
@@ -52,7 +52,7 @@ func (c *Call) read(w http.ResponseWriter, bare string) ([]parameters.Input, err
 	return nil, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations are answered to GET, HEAD and POST only"}
 }
 
-// instance returns the type and id in a path [base]/Type/id/$operation, or "".
+// instance returns the type and ID in a path [base]/Type/id/$operation, or "".
 func instance(path string) (kind, id string) {
 	path = path[:max(0, strings.LastIndexByte(path, '/'))]
 	if kind, id = typeAndID(path); !definitions.IsResourceType(kind) {
@@ -61,7 +61,7 @@ func instance(path string) (kind, id string) {
 	return kind, id
 }
 
-// Parameters reads the parameters that operations share, from the inputs, the path and the headers.
+// Parameters reads the parameters common to all operations from inputs, path and headers.
 func (c *Call) Parameters(inputs []parameters.Input) (*Parameters, error) {
 	p := new(Parameters)
 	return p, c.readParameters(p, inputs)
@@ -80,8 +80,8 @@ func (c *Call) readParameters(p *Parameters, inputs []parameters.Input) error {
 	return nil
 }
 
-// limit returns how many codes the answer may hold. X-Too-Costly-Threshold lowers it, so that clients can test the
-// error.
+// limit returns the maximum number of codes in the response. X-Too-Costly-Threshold lowers it, so that clients can test
+// the error.
 func (c *Call) limit() int {
 	limit := c.handler.Limits.Most()
 	if header := c.Header.Get("X-Too-Costly-Threshold"); header != "" {
@@ -92,7 +92,7 @@ func (c *Call) limit() int {
 	return limit
 }
 
-// Library returns l with the resources of the request added.
+// Library returns l with the resources of the request.
 func (c *Call) Library(l *terminology.Library, p *Parameters) (*terminology.Library, error) {
 	if len(p.Resources) == 0 && !p.cached {
 		return l, nil
@@ -120,8 +120,8 @@ func (c *Call) expand(l *terminology.Library, p *Parameters) (*expansion.Expansi
 	return l.Expand(&c.Budget, p.Query)
 }
 
-// cacheKey returns the key for a request's cache-id, if it has one. It includes the credentials or the principal, so
-// that no client is answered from what another one sent.
+// cacheKey returns the key for the cache-id of a request. It includes the credentials or the principal, so that clients
+// cannot access resources of other clients. It returns false without a cache-id.
 func cacheKey(c *Call, id string) (key [sha256.Size]byte, ok bool) {
 	if id == "" {
 		id = c.Header.Get("X-Cache-Id")
@@ -132,7 +132,7 @@ func cacheKey(c *Call, id string) (key [sha256.Size]byte, ok bool) {
 	return sha256.Sum256([]byte(id + "\x00" + c.holder())), true
 }
 
-// holder identifies the sender by its credentials or else by the principal.
+// holder identifies the sender by the credentials, or else by the principal.
 func (c *Call) holder() string {
 	if len(c.Header["Authorization"]) > 0 || c.handler.Principal == nil {
 		return c.Header.Get("Authorization")
@@ -140,8 +140,8 @@ func (c *Call) holder() string {
 	return c.handler.Principal(c.Context())
 }
 
-// fetchInstance returns the library with the resource that the path names by its id. Where definitions are fetched, ids are
-// those of the source: only what it does not have is found by the ids of the library.
+// fetchInstance returns the library with the resource that the path identifies. If definitions are fetched, IDs are
+// those of the source first and of the library second.
 func (c *Call) fetchInstance(l *terminology.Library) (*terminology.Library, error) {
 	kind, id := instance(c.URL.Path)
 	if id == "" || c.handler.Fetched == nil {
@@ -150,8 +150,8 @@ func (c *Call) fetchInstance(l *terminology.Library) (*terminology.Library, erro
 	return c.handler.Fetched.Complete(c.Context(), []outcome.Missing{{Kind: kind, ID: id}})
 }
 
-// Fetch tries to answer from a library, and again after fetching the definitions that it lacked, as long as there are more to
-// fetch. The function returns which definitions could change its result.
+// Fetch calls try with a library, and repeats it after fetching missing definitions as long as there are new ones. try
+// also returns the missing definitions that could change its result.
 func Fetch[T any](c *Call, l *terminology.Library, try func(*terminology.Library) (T, []outcome.Missing, error)) (T, error) {
 	l, err := c.fetchInstance(l)
 	if err != nil {
@@ -182,8 +182,8 @@ func MissingIn(err error) []outcome.Missing {
 	return nil
 }
 
-// readInputs reads the parameters of the query string and, in a POST, of the body: a form, a Parameters resource in JSON or
-// XML, or another resource, which is the value of the parameter called bare.
+// readInputs reads the parameters of the query string and of the body of a POST. The body is a form, a Parameters
+// resource in JSON or XML, or another resource, which becomes the value of the parameter bare.
 func (c *Call) readInputs(w http.ResponseWriter, bare string) ([]parameters.Input, error) {
 	r := c.Request
 	inputs, err := parameters.QueryInputs(r.URL.RawQuery)
@@ -200,10 +200,10 @@ func (c *Call) readInputs(w http.ResponseWriter, bare string) ([]parameters.Inpu
 	return parameters.AddBody(inputs, r.Header.Get("Content-Type"), body, bare)
 }
 
-// maxTrusted bounds the memory allocated for a Content-Length before its body has come.
+// maxTrusted is the maximum memory allocated for a Content-Length before its body arrives, in bytes.
 const maxTrusted = 256 << 10
 
-// readBody reads the body of a POST, and puts it back for another server that may be asked.
+// readBody reads the body of a POST and restores it, because the request may be forwarded.
 func (c *Call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 && n <= maxBody {
@@ -223,23 +223,23 @@ func (c *Call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) 
 	return body.Bytes(), nil
 }
 
-// maxParameterLength is in bytes.
+// maxParameterLength is the maximum length of a parameter in bytes.
 const maxParameterLength = 8 << 10
 
-// Parameters are those that all operations share, of one request. Make them with [Call.Parameters].
+// Parameters contains the parameters common to all operations. Create it with [Call.Parameters].
 type Parameters struct {
 	expansion.Query
 
-	// Resources are definitions sent with the request (tx-resource).
+	// Resources are the definitions sent with the request (tx-resource).
 	Resources []jsontext.Value
 
 	cacheID  string
 	cacheKey [sha256.Size]byte
-	cached   bool // there is a cacheKey
-	get      bool // by GET, the answer is a list unless a tree is asked for, and always has an offset (interface.md)
+	cached   bool // whether cacheKey is set
+	get      bool // GET returns a list unless a tree is requested, and always an offset (interface.md)
 }
 
-// read reads the parameters. Unknown ones are ignored, as R4 says for operations.
+// read reads the parameters. It ignores unknown ones, as R4 specifies for operations.
 func (p *Parameters) read(inputs []parameters.Input) error {
 	p.Given = inputs
 	for i := range inputs {
@@ -261,13 +261,13 @@ func (p *Parameters) read(inputs []parameters.Input) error {
 	return nil
 }
 
-// isRepeatable reports whether a parameter may occur more than once. Any other that does is an error, since nothing says
-// which one counts.
+// isRepeatable reports whether a parameter may occur repeatedly. Repeating any other parameter is an error because its
+// value would be ambiguous.
 func (p *Parameters) isRepeatable(name string) bool {
 	return p.List(name) != nil || name == "tx-resource" || name == "_elements"
 }
 
-// isText reports whether a value can be a FHIR string: UTF-8 without control characters except tab, line feed and
+// isText reports whether a value is a valid FHIR string: UTF-8 without control characters except tab, line feed and
 // carriage return (R4 §2.24.0.1).
 func isText(value string) bool {
 	return utf8.ValidString(value) && !strings.ContainsFunc(value, func(r rune) bool {
@@ -275,7 +275,7 @@ func isText(value string) bool {
 	})
 }
 
-// set reads one parameter and reports whether it is known.
+// set reads a parameter and reports whether it is known.
 func (p *Parameters) set(in *parameters.Input) (known bool, err error) {
 	switch in.Name {
 	case "cache-id":
@@ -290,8 +290,8 @@ func (p *Parameters) set(in *parameters.Input) (known bool, err error) {
 	return true, nil
 }
 
-// Coding reads a concept from a Coding, such as coding or codingA for the suffix A, or from a code with the parameters system
-// and version (R4 CodeSystem/$lookup, $subsumes).
+// Coding reads a concept from a Coding or a code, where suffix is appended to the parameter names: codingA, or codeA
+// with the parameters system and version (R4 CodeSystem/$lookup, $subsumes).
 func (p *Parameters) Coding(suffix string) (c parameters.Coding, err error) {
 	code, whole := "code"+suffix, "coding"+suffix
 	if in := parameters.Find(p.Given, whole); in != nil {
@@ -313,14 +313,14 @@ func (p *Parameters) Coding(suffix string) (c parameters.Coding, err error) {
 	return c, nil
 }
 
-// resourceCache keeps libraries with the resources that requests sent under a cache-id.
+// resourceCache caches libraries with the resources that requests sent under a cache-id.
 type resourceCache struct {
-	most  int64 // bytes of JSON; their libraries take several times as much. Default: 16 MiB
+	most  int64 // maximum bytes of JSON; their libraries need several times as much; default: 16 MiB
 	mu    sync.Mutex
 	items boundedcache.Cache[[sha256.Size]byte, *remembered]
 }
 
-// remembered is what was sent under one cache-id.
+// remembered contains the resources sent under a cache-id.
 type remembered struct {
 	resources []jsontext.Value
 	known     map[[sha256.Size]byte]bool // hashes of the resources
@@ -328,12 +328,12 @@ type remembered struct {
 	size int64
 }
 
-// laid is a library with what was sent, over another.
+// laid is a library with resources on top of a base library.
 type laid struct{ base, library *terminology.Library }
 
 const maxCacheIDs = 200
 
-// library returns a library with everything sent under a key so far.
+// library returns a library with all resources sent under a key so far.
 func (c *resourceCache) library(base *terminology.Library, key [sha256.Size]byte, sent []jsontext.Value, b *budget.Budget) (*terminology.Library, error) {
 	for {
 		item, known, fresh := c.look(key, sent)
@@ -344,14 +344,14 @@ func (c *resourceCache) library(base *terminology.Library, key [sha256.Size]byte
 		if err := b.Read(sizeOf(resources)); err != nil {
 			return nil, err
 		}
-		library, err := base.With(resources...) // without the lock
+		library, err := base.With(resources...) // without holding the lock
 		if err != nil || c.add(key, item, known, laid{base, library}, fresh) {
 			return library, err
 		}
 	}
 }
 
-// look returns what is remembered under a key, its current library, and which of the resources are new.
+// look returns the item of a key, its current library, and the resources that are new.
 func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item *remembered, current laid, fresh []jsontext.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -363,8 +363,8 @@ func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item
 	return item, item.laid, fresh
 }
 
-// add adds resources to an item, with the library that holds them. It reports false if another request added some
-// meanwhile. What exceeds the limit is not remembered.
+// add adds resources and the library that contains them to an item. It returns false if another request has changed the
+// item concurrently. Resources beyond the limit are not stored.
 func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, now laid, fresh []jsontext.Value) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

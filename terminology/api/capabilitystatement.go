@@ -13,8 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// TerminologyCapabilities answers [base]/metadata?mode=terminology. See [Handler.Expand] for what is written and
-// returned.
+// TerminologyCapabilities serves [base]/metadata?mode=terminology. See [Handler.Expand] for responses and errors.
 func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "metadata is answered to GET and HEAD only"}
@@ -30,7 +29,7 @@ func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request
 	return f.write(w, r, capabilities(h.now()).AppendJSON(nil))
 }
 
-// capabilities are those of a library with the registered operations.
+// capabilities returns the capabilities of a library with the registered operations.
 func capabilities(l *terminology.Library) *terminology.Capabilities {
 	c := l.Capabilities()
 	for _, o := range registered {
@@ -46,8 +45,8 @@ func capabilities(l *terminology.Library) *terminology.Capabilities {
 	return c
 }
 
-// CapabilityStatement answers [base]/metadata where no other server does, with $expand, the registered operations, and
-// read and search of code systems and value sets. See [Handler.Expand] for what is written and returned.
+// CapabilityStatement serves [base]/metadata if no other server does. It lists $expand, the registered operations, and
+// read and search of code systems and value sets. See [Handler.Expand] for responses and errors.
 func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) error {
 	inputs, _, f, err := searchInputs(r)
 	if err != nil {
@@ -61,7 +60,7 @@ func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) er
 	return f.write(w, r, h.capabilityStatement(address(r)))
 }
 
-// Versions answers [base]/$versions with the version of FHIR, 4.0. See [Handler.Expand] for what is written and returned.
+// Versions serves [base]/$versions with the FHIR version, 4.0. See [Handler.Expand] for responses and errors.
 func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(*Call, *terminology.Library, []parameters.Input) ([]byte, []outcome.Missing, error) {
 		out := parameters.NewWriter(nil)
@@ -78,7 +77,7 @@ type restResource struct {
 	operations  []string
 }
 
-// restResources returns the types with what can be done to each.
+// restResources returns the resource types with their interactions and operations.
 func restResources() []restResource {
 	list := []restResource{{kind: "CodeSystem", interaction: readAndSearch}, {kind: "ConceptMap"}, {kind: "ValueSet", interaction: readAndSearch, operations: []string{"expand"}}}
 	for _, o := range registered {
@@ -89,12 +88,12 @@ func restResources() []restResource {
 	return slices.DeleteFunc(list, func(x restResource) bool { return x.interaction == "" && len(x.operations) == 0 })
 }
 
-// readAndSearch is rest.resource.interaction and searchParam of a type that can be read and searched.
+// readAndSearch contains rest.resource.interaction and searchParam of a type with read and search.
 const readAndSearch = `,"interaction":[{"code":"read"},{"code":"search-type"}],"searchParam":[` +
 	`{"name":"_id","type":"token"},{"name":"identifier","type":"token"},{"name":"name","type":"string"},{"name":"status","type":"token"},` +
 	`{"name":"title","type":"string"},{"name":"url","type":"uri"},{"name":"version","type":"token"}]`
 
-// capabilityStatement returns the CapabilityStatement of the server whose metadata has the given address.
+// capabilityStatement returns the CapabilityStatement for the given metadata URL.
 func (h *Handler) capabilityStatement(address string) []byte {
 	dst := []byte(`{"resourceType":"CapabilityStatement","extension":[`)
 	dst = append(appendFeature(dst, "tx-tests/FeatureDefinition/test-version", `"valueCode":"`+testVersion+`"`), ',')
@@ -120,7 +119,7 @@ func (h *Handler) capabilityStatement(address string) []byte {
 	return append(dst, `}]}`...)
 }
 
-// formats are the formats that this build reads and writes.
+// formats returns the formats that this build supports.
 func formats() string {
 	if negotiation.HasXML() {
 		return `["application/fhir+json","application/fhir+xml","json","xml"]`
@@ -128,7 +127,7 @@ func formats() string {
 	return `["application/fhir+json","json"]`
 }
 
-// appendSecurity appends rest.security, which the HL7 terminology ecosystem IG demands.
+// appendSecurity appends rest.security, which the HL7 terminology ecosystem IG requires.
 func (h *Handler) appendSecurity(dst []byte) []byte {
 	if len(h.Statement.Security) == 0 {
 		return dst
@@ -142,10 +141,10 @@ func (h *Handler) appendSecurity(dst []byte) []byte {
 	return append(dst, `]}`...)
 }
 
-// testVersion is the version of the HL7 terminology ecosystem's tests that this package passes.
+// testVersion is the version of the HL7 terminology ecosystem tests that this package passes.
 const testVersion = "1.9.3"
 
-// appendFeature appends an extension for a feature of the HL7 terminology ecosystem.
+// appendFeature appends the extension for a feature of the HL7 terminology ecosystem.
 func appendFeature(dst []byte, definition, value string) []byte {
 	return append(dst, `{"url":"http://hl7.org/fhir/uv/application-feature/StructureDefinition/feature","extension":[{"url":"definition","valueCanonical":"http://hl7.org/fhir/uv/`+
 		definition+`"},{"url":"value",`+value+`}]}`...)

@@ -111,7 +111,7 @@ func TestUnexpandable(t *testing.T) {
 	include := func(s string) string { return `{"include":[` + s + `]}` }
 	tests := []struct {
 		name, compose string
-		wrapped       error // nil: none of the package's
+		wrapped       error // nil: none of the exported errors
 		names         []string
 	}{
 		{"missing code system", include(`{"system":"http://x/none"}`), outcome.ErrIncomplete, []string{"http://x/none"}},
@@ -162,7 +162,7 @@ func TestImportCycle(t *testing.T) {
 		fixture.ValueSet("http://x/a", `{"include":[{"valueSet":["http://x/b"]}]}`),
 		fixture.ValueSet("http://x/b", `{"include":[{"valueSet":["http://x/c"]}]}`),
 		fixture.ValueSet("http://x/c", `{"include":[{"system":"http://x/none","concept":[{"code":"1"}]}],"exclude":[{"valueSet":["http://x/b"]}]}`))
-	for range 2 { // the failure must not leave anything behind
+	for range 2 { // a failure must not leave partial state
 		e := terminologytest.Refused(t, l, "url", "http://x/a")
 		if e.Status != http.StatusUnprocessableEntity || errors.Is(e, outcome.ErrIncomplete) {
 			t.Errorf("got %d, %v", e.Status, e.Err)
@@ -171,7 +171,7 @@ func TestImportCycle(t *testing.T) {
 	}
 }
 
-// chain returns n value sets of which each imports the next twice over; the last lists one code.
+// chain returns n value sets, each of which imports the next one twice; the last one lists a code.
 func chain(n int) []string {
 	sets := []string{}
 	for i := range n {
@@ -192,7 +192,7 @@ func TestImportDepth(t *testing.T) {
 }
 
 func TestDeepHierarchy(t *testing.T) {
-	const depth = 9000 // the JSON decoder itself stops at 10,000 levels, of which a concept takes two
+	const depth = 9000 // the JSON decoder stops at 10,000 levels; a concept uses two
 	var b strings.Builder
 	b.WriteString(`{"resourceType":"CodeSystem","url":"http://x/deep","status":"active","content":"complete","concept":[`)
 	for i := range depth / 2 {
@@ -225,7 +225,7 @@ func TestVersions(t *testing.T) {
 		fixture.ValueSet("http://x/less", `{"include":[{"system":"http://x/cs"}],"exclude":[{"system":"http://x/cs","version":"1.9.0"}]}`))
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/latest"), "same new")
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/old"), "same old")
-	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/less"), "same new") // of another version, and so another code
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/less"), "same new") // a different version, so a different code
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/less", "versionsMatch", "true"), "new")
 	both := terminologytest.Expand(t, l, "url", "http://x/both")
 	terminologytest.WantEntries(t, both, "same|1.9.0 1.9.0", "old|1.9.0", "same|1.10.0 1.10.0", "new|1.10.0")
@@ -246,12 +246,12 @@ func TestConceptDetails(t *testing.T) {
 		t.Errorf("got parameters %v", p)
 	}
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "hound"), "dog")
-	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "dog"), "dog")      // by its code
-	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "chim"), "chimera") // no display: found by its code
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "dog"), "dog")      // matched by code
+	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "chim"), "chimera") // without a display, matched by code
 }
 
 func TestRepeatedConcept(t *testing.T) {
-	// The same concept nested under each of its parents, as some authors write it.
+	// The same concept is nested under each of its parents, as some authors write it.
 	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","concept":[
 		{"code":"a","concept":[{"code":"ab","display":"AB"}]},{"code":"b","concept":[{"code":"ab","display":"AB again"},{"code":"b2"}]}]}`,
 		fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/cs"}]}`),
@@ -270,8 +270,7 @@ func TestFragmentKeepsListedCodes(t *testing.T) {
 	}
 }
 
-// TestLockedDate checks that the versions of code systems that were there on the locked date count, whatever
-// date is asked for.
+// TestLockedDate checks that the locked date selects the versions of code systems, whatever date is requested.
 func TestLockedDate(t *testing.T) {
 	system := func(version, date, code string) string {
 		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/s","version":%q,"date":%q,"status":"active","content":"complete","concept":[{"code":%q}]}`, version, date, code)
@@ -290,7 +289,7 @@ func TestLockedDate(t *testing.T) {
 	}
 }
 
-// postExpand asks for a value set by POST, and returns what it is and whether an offset was told.
+// postExpand expands a value set by POST, and returns its contains and whether it has an offset.
 func postExpand(t *testing.T, l *terminology.Library, parameters string) (contains string, hasOffset bool) {
 	t.Helper()
 	w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[`+parameters+`]}`)
@@ -401,7 +400,7 @@ func TestVersionsOfValueSets(t *testing.T) {
 	}
 }
 
-// randomHierarchy makes n concepts with some parents each. Cycles and loops may come about.
+// randomHierarchy returns n concepts with random parents, possibly with cycles and loops.
 func randomHierarchy(r *rand.Rand, n int) (parents [][]int, codeSystem string) {
 	parents = make([][]int, n)
 	var concepts []string
@@ -417,7 +416,7 @@ func randomHierarchy(r *rand.Rand, n int) (parents [][]int, codeSystem string) {
 	return parents, `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","concept":[` + strings.Join(concepts, ",") + `]}`
 }
 
-// hierarchyModel evaluates the hierarchical filters with the given concept by their definition.
+// hierarchyModel evaluates the hierarchical filters for a concept by their definition.
 func hierarchyModel(parents [][]int, of int) map[string][]string {
 	var isA func(i, of int, seen []int) bool
 	isA = func(i, of int, seen []int) bool {
@@ -502,8 +501,9 @@ func TestContained(t *testing.T) {
 	}
 }
 
-// HL7's package of terminology goes before the copies of it that R4 has, though their versions, of R4 or of HL7 V2, are
-// higher. R4's own definitions have no newer ones elsewhere, and a stub is no definition.
+// The package hl7.terminology takes precedence over R4's copies of its code systems, although their versions, those of
+// R4 or HL7 V2, are higher. Code systems that only R4 defines are unaffected, and a stub without content replaces
+// nothing.
 func TestPackageBeforeFrozenCopies(t *testing.T) {
 	system := func(url, version, content, code string) string {
 		concept := `,"concept":[{"code":"` + code + `"}]`
@@ -547,7 +547,7 @@ func TestPackageBeforeFrozenCopies(t *testing.T) {
 	}
 }
 
-// What a request's own value set contains is of use as well, and to its answer alone.
+// Resources contained in a request's value set are used, but only for the response to this request.
 func TestContainedInRequest(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours)}
 	for range 2 {

@@ -1,28 +1,30 @@
-// Package api answers $expand over HTTP, and read and search of loaded resources, with a [Handler] of a [terminology.Library]. Other
-// operations register themselves with [Register].
+// Package api serves $expand over HTTP, and read and search of loaded resources, with a [Handler] of a
+// [terminology.Library]. Other operations are added with [Register].
 //
 // # Where things are
 //
-//	handler.go              Handler: $expand, and how operations that are registered are served
-//	call.go                 one request: its body and parameters, its library, fetching what that lacks, and resources kept
-//	                          under a cache-id
-//	answer.go               streaming and entity tags; JSON and XML
-//	published.go            read and search of loaded resources
-//	capabilitystatement.go  metadata
+// handler.go              Handler: $expand, and the registered operations
+// call.go                 a request: body, parameters, library, fetching of missing definitions, and resources cached by
 //
-// # Answers
+//	cache-id
 //
-// A GET gets a list with an offset, or, with excludeNested=false, a tree, if the codes are of one hierarchy and all of them
-// are shown. A POST gets such a tree unless excludeNested is true, and an offset if the answer is a page, as in R4. No
-// other parameter changes the form.
+// answer.go               streaming and entity tags; JSON and XML
+// published.go            read and search of loaded resources
+// capabilitystatement.go  metadata
 //
-// _summary and _elements leave parts of the answer out, which is then tagged SUBSETTED. R4's summary of a ValueSet has no
-// expansion; _summary=count has its total.
+// # Responses
 //
-// The same request to the same library gets the same bytes: the identifier is made from the content, and the timestamp is
-// when the library was loaded. Both make the entity tag. Large answers are written while they are made.
+// A GET returns a list with an offset. With excludeNested=false it returns a tree if the codes form a single hierarchy and
+// all are included. A POST returns such a tree unless excludeNested is true, and an offset if the response is a page,
+// as in R4. No other parameter changes the form.
 //
-// Resources sent with a request (tx-resource, valueSet) count for that request or, with a cache-id, for later ones of the
-// same client. With [Handler.Others], an answer that says no for lack of a definition is returned as
-// [outcome.Error.Provisional], so that others can be asked first. A failure is an [*outcome.Error], which the caller writes.
+// _summary and _elements omit parts of the response, which is then tagged SUBSETTED. R4's summary of a ValueSet omits the
+// expansion; _summary=count includes its total.
+//
+// The same request to the same library yields the same bytes: the identifier is derived from the content, and the timestamp
+// is the time of loading. Both determine the entity tag. Large responses are streamed.
+//
+// Resources sent with a request (tx-resource, valueSet) apply to that request or, with a cache-id, to later ones of the
+// same client. With [Handler.Others], a negative result caused by a missing definition becomes
+// [outcome.Error.Provisional], so that other servers can be called first. Errors are [*outcome.Error] for the caller to write.
 package api

@@ -5,7 +5,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 )
 
-// Bounds, for tests of what lies beyond them.
+// Limits, for tests that exceed them.
 const (
 	MaxBody            = maxBody
 	MaxResources       = maxResources

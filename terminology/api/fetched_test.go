@@ -25,7 +25,7 @@ func TestFetched(t *testing.T) {
 	const of = `{"system":"http://x/cs"}`
 	tests := []struct {
 		name, url string
-		loaded    []string // beside something to load
+		loaded    []string // loaded in addition to the fetched definitions
 		there     []string
 		codes     string
 		asked     string
@@ -85,7 +85,7 @@ func TestFetchedByID(t *testing.T) {
 	source.WantAsked(t, "ValueSet vs-1")
 }
 
-// toldError is an error that says what to tell.
+// toldError is an error with an HTTP status for the client.
 type toldError struct{ error }
 
 func (toldError) HTTPStatus() int { return 504 }
@@ -101,7 +101,7 @@ func TestFetchedFailures(t *testing.T) {
 		err       error
 		is        error
 		status    int
-		asked     int // in two requests
+		asked     int // number of fetches in two requests
 	}{
 		{"not there", "http://x/vs", nil, nil, outcome.ErrUnknown, 404, 1},
 		{"part not there", "http://x/gone", nil, nil, outcome.ErrIncomplete, 422, 1},
@@ -137,7 +137,7 @@ func TestFetchedFailures(t *testing.T) {
 	}
 }
 
-// endless has value sets each of which imports another.
+// endless is a source of value sets that each import another one.
 type endless struct{}
 
 func (endless) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
@@ -164,7 +164,7 @@ func TestFetchedTogether(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		cancel() // the one that asked first goes away; the others are answered
+		cancel() // the first client disconnects; the others get a response
 		if err := <-results; !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
@@ -207,24 +207,24 @@ func TestFetchedAges(t *testing.T) {
 		time.Sleep(time.Hour)
 		step("b", it)
 		time.Sleep(30 * time.Second)
-		step("b") // not asked again at once
+		step("b") // not fetched again immediately
 		source.Set(errors.New("down"), "garbage")
 		time.Sleep(30 * time.Second)
 		step("b", it)
 		time.Sleep(10 * time.Hour)
-		step("b", it) // which finds that it is too old
+		step("b", it) // detects that it has expired
 		step("", it)
 		source.Set(nil, young)
 		step("b", it)
 		source.Set(nil)
 		time.Sleep(time.Hour)
-		step("b", it) // which finds that it is gone
+		step("b", it) // detects that it was deleted
 		step("", it)
 		step("")
 		source.Set(nil, old)
 		time.Sleep(time.Minute)
 		step("a", it)
-		if want := slices.Repeat([]string{"http://x/gone-cs"}, 3); !slices.Equal(changed, want) { // another one, too old, gone
+		if want := slices.Repeat([]string{"http://x/gone-cs"}, 3); !slices.Equal(changed, want) { // changed, expired, deleted
 			t.Errorf("told of %q", changed)
 		}
 		source.Set(nil, young)
@@ -264,7 +264,7 @@ func TestFetchedBound(t *testing.T) {
 		}
 	}
 	f.MaxBytes = 0
-	for i := range 50 { // more than are stacked
+	for i := range 50 { // more than the maximum number of overlays
 		terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", fmt.Sprintf("http://x/%d", i)), fmt.Sprintf("c%d", i))
 	}
 	for i := range 50 {
@@ -278,7 +278,7 @@ func TestFetchedBound(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/2"), "c2")
 }
 
-// made makes a value set of any url.
+// made is a source with a value set for every URL.
 type made struct{}
 
 func (made) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
@@ -286,7 +286,7 @@ func (made) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value,
 	return []jsontext.Value{jsontext.Value(fixture.ComposedOf(m.Canonical, "1", fmt.Sprintf(`{"system":"http://x/cs","concept":[{"code":%q}]}`, code)))}, nil
 }
 
-// What was asked for before a write is not kept after it.
+// A definition whose fetch started before a write is not stored after it.
 func TestForgottenWhileFetched(t *testing.T) {
 	const of = `{"system":"http://x/cs","concept":[{"code":"%s"}]}`
 	source := &terminologytest.Shelf{Resources: []string{fixture.ComposedOf("http://x/vs", "1", fmt.Sprintf(of, "old"))}}
@@ -299,7 +299,7 @@ func TestForgottenWhileFetched(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/vs"), "new")
 }
 
-// writtenMeanwhile has something written after it has been asked first, and before it answers.
+// writtenMeanwhile is a source that performs a write during the first fetch.
 type writtenMeanwhile struct {
 	*terminologytest.Shelf
 	write func()

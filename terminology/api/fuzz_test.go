@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// FuzzExpandQuery checks that any query string gets either a well-formed answer, within bounds, or an
-// Error with a status of the 4xx kind, and never both.
+// FuzzExpandQuery checks that any query string yields either a well-formed response within the limits, or an Error with
+// a 4xx status, but never both.
 func FuzzExpandQuery(f *testing.F) {
 	for _, seed := range []string{
 		terminologytest.Query("url", gender), terminologytest.Query("url", gender, "filter", "ma fe", "offset", "1", "count", "2"),
@@ -47,7 +47,7 @@ func FuzzExpandQuery(f *testing.F) {
 	})
 }
 
-// checkAnswer checks what is true of every answer.
+// checkAnswer checks the invariants of all responses.
 func checkAnswer(t *testing.T, h *api.Handler, body []byte) {
 	t.Helper()
 	var e terminologytest.Expanded
@@ -73,8 +73,8 @@ func checkAnswer(t *testing.T, h *api.Handler, body []byte) {
 	}
 }
 
-// FuzzDefinitions checks that any file is either loaded or refused with an error, and that whatever was
-// loaded can be asked for.
+// FuzzDefinitions checks that any file is either loaded or rejected with an error, and that everything loaded can be
+// requested.
 func FuzzDefinitions(f *testing.F) {
 	for _, seed := range []string{
 		fixture.Animals, fixture.SystemWith("http://x/a", "1", "c"), fixture.AllOf("http://x/animals"),

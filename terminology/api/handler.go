@@ -13,47 +13,48 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Handler answers the operations of a terminology service over HTTP from a library (interface.md §4.2; R4 ValueSet
+// Handler serves the operations of a terminology service over HTTP from a library (interface.md §4.2; R4 ValueSet
 // operation expand).
 type Handler struct {
-	// Library has the definitions. Required, unless Current is set.
+	// Library contains the definitions. Required unless Current is set.
 	Library *terminology.Library
 
-	// Current replaces Library by that of a [Watch]. It is called once for each request. Default: none.
+	// Current returns the library of a [Watch] instead. It is called once per request. Default: none.
 	Current func() *terminology.Library
 
-	// Fetched fetches definitions that the library lacks. Default: none.
+	// Fetched fetches missing definitions. Default: none.
 	Fetched *terminology.Fetched
 
-	// Others says that other servers can be asked: if $validate-code or $translate says no for lack of definitions, the
-	// answer is not written but returned, as [Error.Provisional] of an error that wraps [ErrIncomplete]. Default: false.
+	// Others reports whether other servers can serve requests too. If so, a negative result of $validate-code or
+	// $translate due to missing definitions is not written, but returned as [Error.Provisional] of an error that wraps
+	// [ErrIncomplete]. Default: false.
 	Others bool
 
-	// Limits bounds what one request may ask for.
+	// Limits are the maximum sizes of a response and its cost.
 	Limits expansion.Limits
 
-	// Statement completes the CapabilityStatement.
+	// Statement contains members of the CapabilityStatement.
 	Statement Statement
 
-	// Turn waits until there is room for a costly request, which takes more than a few milliseconds, and returns what gives
-	// the room back. If it fails, so does the request, with status 503 and an error that wraps [ErrBusy]. Default: there
-	// is always room.
+	// Turn acquires a slot for a costly request, which takes more than a few milliseconds, and returns the function that
+	// releases it. If Turn returns an error, the request fails with status 503 and an error that wraps [ErrBusy]. Default:
+	// unlimited slots.
 	Turn func(ctx context.Context) (leave func(), err error)
 
-	// Principal names whom a request was authorized for, if the server around has removed its credentials: resources
-	// remembered by cache-id are for one principal alone. Default: requests without credentials are of one principal.
+	// Principal returns the principal of a request if the surrounding server removes its credentials. Resources cached by
+	// cache-id belong to one principal. Default: requests without credentials share one principal.
 	Principal func(ctx context.Context) string
 
 	remembered resourceCache
 }
 
-// Bounds of a request: its body, in bytes, and its parameters tx-resource.
+// Limits of a request: body size in bytes, and number of tx-resource parameters.
 const (
 	maxBody      = 16 << 20
 	maxResources = 200
 )
 
-// Statement is what a CapabilityStatement says of the software and its security.
+// Statement contains the members of a CapabilityStatement about the software and its security.
 type Statement struct {
 	// Version is software.version. Default: none.
 	Version string
@@ -66,7 +67,7 @@ type Statement struct {
 	Security []string
 }
 
-// now returns the library to answer a request from.
+// now returns the current library.
 func (h *Handler) now() *terminology.Library {
 	l := h.Library
 	if h.Current != nil {
@@ -78,12 +79,12 @@ func (h *Handler) now() *terminology.Library {
 	return l
 }
 
-// Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; the caller has checked that the request is one of
-// these. It writes the answer, or writes nothing and returns an [*Error], which wraps [ErrUnknown], [ErrIncomplete] or
-// [ErrUnsupported] if another server may be able to answer; status 502 or 504 means that a definition could not be fetched.
-// Any other error means that the answer was not written completely.
+// Expand serves [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; the caller has matched the path. It either
+// writes a response, or writes nothing and returns an [*Error]. The error wraps [ErrUnknown], [ErrIncomplete] or
+// [ErrUnsupported] if another server may be able to serve the request; status 502 or 504 means that a definition could
+// not be fetched. Any other error means that the response was written incompletely.
 //
-// The body of a POST is read and put back, so that another server can be asked the same.
+// The body of a POST is read and restored, so that the request can be forwarded.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	c := h.begin(r)
 	defer c.Budget.Rest()
@@ -91,7 +92,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var p Parameters // not of Call.Parameters, which allocates
+	var p Parameters // Call.Parameters would allocate
 	if err := c.readParameters(&p, inputs); err != nil {
 		return err
 	}
@@ -107,14 +108,14 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	x.Library.Use(func() {
-		writer := expansion.NewWriter(x, p.get) // needs the turn, as it may make a tree
+		writer := expansion.NewWriter(x, p.get) // needs the slot because it may build a tree
 		c.Budget.Rest()
 		err = respond(writer, x.Len() > streamed, w, r, f)
 	})
 	return err
 }
 
-// serve answers an operation that returns one resource.
+// serve serves an operation that returns a resource.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer Answer) error {
 	c := h.begin(r)
 	defer c.Budget.Rest()
@@ -140,46 +141,45 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer Answer) e
 	return f.write(w, r, body)
 }
 
-// provisional returns the error that holds an answer for which definitions were missing that other servers may have.
+// provisional returns an error with a response whose missing definitions other servers may have.
 func provisional(body []byte, missed []outcome.Missing) error {
 	e := outcome.Incomplete("not-found", "the answer rests on what is not here: %v", missed[0])
 	e.Missing, e.Provisional = missed, &outcome.Provisional{Body: body}
 	return e
 }
 
-// Operation is an operation of a terminology service other than $expand. A package below terminology/operation has one or more,
-// registers them from init, and is never imported by the core.
+// Operation is an operation of a terminology service other than $expand. Packages below terminology/operation contain
+// operations and register them in init. The core never imports these packages.
 type Operation struct {
-	// Type is the type of the resources that the operation is called on, and Name its code: ValueSet and validate-code.
+	// Type is the resource type of the operation and Name its code, such as ValueSet and validate-code.
 	Type, Name string
 
-	// OnInstance allows calls on the instance level ([type]/[id]/$name). Default: type level only.
+	// OnInstance enables instance-level calls ([type]/[id]/$name). Default: false, only type-level calls.
 	OnInstance bool
 
 	// IsExtension marks an operation that FHIR R4 does not define. The CapabilityStatement omits it. Default: false.
 	IsExtension bool
 
-	// Capability are the members of a TerminologyCapabilities that describe the operation, in JSON without braces. Default:
-	// none.
+	// Capability contains the members of TerminologyCapabilities for the operation, as JSON without braces. Default: none.
 	Capability string
 
-	// Answer answers a request.
+	// Answer performs the operation.
 	Answer Answer
 }
 
-// Answer answers a request from a library, with a resource in JSON. missing are definitions that could change the answer:
-// other servers that may have them are asked first. A failure is an [*outcome.Error].
+// Answer performs an operation with a library and returns a resource in JSON. missing are definitions that could change
+// the result; other servers that may have them are called first. Errors are [*outcome.Error].
 type Answer func(c *Call, l *terminology.Library, inputs []parameters.Input) (body []byte, missing []outcome.Missing, err error)
 
 var registered []Operation
 
-// Register adds operations. Packages call it from init: importing a package enables its operations.
+// Register adds operations. Packages call it in init, so that importing a package enables its operations.
 func Register(operations ...Operation) {
 	registered = append(registered, operations...)
 	slices.SortFunc(registered, func(a, b Operation) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name)) })
 }
 
-// Registered returns the registered operations, ordered by type and name.
+// Registered returns the registered operations, sorted by type and name.
 func Registered() []Operation { return slices.Clone(registered) }
 
 // FindOperation returns a registered operation.
@@ -191,7 +191,7 @@ func FindOperation(kind, name string) (o Operation, ok bool) {
 	return registered[i], true
 }
 
-// Operation returns the handler of a registered operation. See [Handler.Expand] for what is written and returned.
+// Operation returns the HTTP handler of a registered operation. See [Handler.Expand] for responses and errors.
 func (h *Handler) Operation(o Operation) func(w http.ResponseWriter, r *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error { return h.serve(w, r, o.Answer) }
 }

@@ -34,7 +34,7 @@ func TestRememberedIsBounded(t *testing.T) {
 	}
 }
 
-// TestRoomForBodies has clients say that their bodies are large: room is made for what comes.
+// TestRoomForBodies checks that memory is allocated for received data, not for a large Content-Length.
 func TestRoomForBodies(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", nil)
 	body := &roomy{Reader: strings.NewReader("{}")}
@@ -44,7 +44,7 @@ func TestRoomForBodies(t *testing.T) {
 	}
 }
 
-// roomy notes for how much there is room when it is read.
+// roomy records the size of the read buffer.
 type roomy struct {
 	io.Reader
 	room int

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// gcWriter collects garbage whenever one of the first parts of an answer is written.
+// gcWriter runs the garbage collector at each of the first writes of a response.
 type gcWriter struct {
 	*httptest.ResponseRecorder
 	t      *testing.T
@@ -31,7 +31,7 @@ func (w *gcWriter) Write(part []byte) (int, error) {
 	return w.ResponseRecorder.Write(part)
 }
 
-// A library that is replaced while an answer is made of it, and written, stays until it has been.
+// A library that is replaced during a request stays reachable until the response is written.
 func TestAnswerHoldsLibrary(t *testing.T) {
 	l := terminologytest.Library(t, fixture.LargeCodeSystem(), fixture.AllOf("s"))
 	before := fixture.UsedOffHeap()
@@ -50,7 +50,7 @@ func TestAnswerHoldsLibrary(t *testing.T) {
 	fixture.WantGivenBack(t, before)
 }
 
-// An expansion holds the library that it is of.
+// An expansion keeps its library reachable.
 func TestExpansionHoldsLibrary(t *testing.T) {
 	l := terminologytest.Library(t, fixture.LargeCodeSystem(), fixture.AllOf("s"))
 	before := fixture.UsedOffHeap()
@@ -73,7 +73,7 @@ func TestExpansionHoldsLibrary(t *testing.T) {
 
 func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
-	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, MaxCachedEntries: 3000}) // so small that expansions make room again and again
+	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, MaxCachedEntries: 3000}) // small enough to cause frequent evictions
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func TestDefinitionPatterns(t *testing.T) {
 	}
 }
 
-// A folder without definitions is one that has none yet: that is said, and no error.
+// A folder without definitions may get some later: loading logs a warning and succeeds.
 func TestEmptyDefinitions(t *testing.T) {
 	folder := t.TempDir()
 	fixture.WriteFile(t, filepath.Join(folder, "notes.txt"), nil)
@@ -95,7 +95,7 @@ func TestLoadCancelled(t *testing.T) {
 }
 
 func TestMemberOrder(t *testing.T) {
-	// JSON objects have no order: the type comes last, what is within comes before what it is within.
+	// JSON members are unordered: resourceType is last, and nested concepts precede the members of their parent.
 	l := terminologytest.Library(t, `{"concept":[{"concept":[{"display":"In \u0026 \"out\"","code":"b"}],"property":[{"valueBoolean":true,"code":"hidden"}],"code":"a"}],
 		"property":[{"uri":"http://hl7.org/fhir/concept-properties#notSelectable","code":"hidden","type":"boolean"}],
 		"content":"complete","url":"http://x/cs","resourceType":"CodeSystem"}`,
@@ -132,7 +132,7 @@ func TestPrecedence(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			l := terminologytest.Library(t, append(test.resources, fixture.AllOf("http://x/a"))...)
 			terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/a-all"), test.want)
-			var valueSets []string // that list what the code systems have
+			var valueSets []string // value sets that list codes of the code systems
 			for _, cs := range test.resources {
 				var d struct {
 					Version string
@@ -141,7 +141,7 @@ func TestPrecedence(t *testing.T) {
 				if err := json.Unmarshal([]byte(cs), &d); err != nil {
 					t.Fatal(err)
 				}
-				if len(d.Concept) > 0 { // a value set is there or not
+				if len(d.Concept) > 0 { // value sets are either present or absent
 					valueSets = append(valueSets, fixture.ComposedOf("http://x/vs", d.Version, `{"system":"http://x/a","concept":[{"code":"`+d.Concept[0].Code+`"}]}`))
 				}
 			}
@@ -230,7 +230,7 @@ func TestCoreSpotChecks(t *testing.T) {
 	})
 }
 
-// TestCoreSize keeps the built-in definitions small in memory.
+// TestCoreSize limits the memory of the built-in definitions.
 func TestCoreSize(t *testing.T) {
 	before := heap()
 	l, err := terminology.Load(t.Context(), definitions.Options{Core: true})
@@ -243,7 +243,7 @@ func TestCoreSize(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// heap returns the size of what is reachable.
+// heap returns the reachable heap memory in bytes.
 func heap() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -251,7 +251,8 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// TestImports keeps this package free of the server around it. The bounded cache knows nothing of that.
+// TestImports checks that this package does not depend on the surrounding server. The bounded cache is independent of
+// the server too.
 func TestImports(t *testing.T) {
 	const ours, ground = "github.com/caddy-fhir/caddy-fhir/terminology/", "github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	files, err := filepath.Glob("*.go")
@@ -272,7 +273,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// The elements of R4's own resources and types are contexts: each is bound to a value set, nearly all of which are here.
+// The elements of R4's resources and types are valid contexts. Each is bound to a value set, nearly all of which are
+// loaded.
 func TestCoreContexts(t *testing.T) {
 	l := terminologytest.Core(t)
 	for context, want := range map[string]string{

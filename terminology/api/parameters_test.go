@@ -175,7 +175,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestWithoutXML checks a build without package fhirxml, as this test is: XML is refused, and never answered in another format.
+// TestWithoutXML checks that a build without package fhirxml, such as this test, rejects XML instead of returning JSON.
 func TestWithoutXML(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	path := "/ValueSet/$expand?url=" + gender
@@ -263,8 +263,8 @@ func TestCacheID(t *testing.T) {
 	}
 }
 
-// What a value set gathers counts, and what must be looked at for it, though nothing
-// is found: a request could bring a value set that takes for ever.
+// MaxGathered limits the codes that a value set gathers and those that it examines without a match. Otherwise a request
+// could send a value set that takes unlimited time.
 func TestMaxGathered(t *testing.T) {
 	many := func(n int, include string) string { return strings.TrimSuffix(strings.Repeat(include+",", n), ",") }
 	filtered := func(filters string) string { return `{"system":"http://x/colours","filter":[` + filters + `]}` }
@@ -289,7 +289,7 @@ func TestMaxGathered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active",` + members + `}`
 			for limit, want := range map[int]int{30: 422, 100_000: 200} {
-				l := terminologytest.ColourLibrary(t) // for each limit: a stored expansion gathers nothing
+				l := terminologytest.ColourLibrary(t) // new for each limit, because a cached expansion costs nothing
 				l.Definitions().Bounds.Gathered = limit
 				if w, _ := terminologytest.Call(t, &api.Handler{Library: l}, "POST", "/ValueSet/$expand", body); w.Code != want || want != 200 && !strings.Contains(w.Body.String(), "too-costly") {
 					t.Errorf("up to %d: got %d %s", limit, w.Code, w.Body)
@@ -299,7 +299,7 @@ func TestMaxGathered(t *testing.T) {
 	}
 }
 
-// unrelated are parameters that say nothing of the form of an answer, with values that leave no code out.
+// unrelated are parameters that do not affect the form of a response, with values that exclude no codes.
 var unrelated = [][2]string{
 	{"displayLanguage", "de"}, {"displayLanguage", "x-none, *;q=0"}, {"includeDesignations", "true"}, {"includeDesignations", "false"},
 	{"includeDefinition", "true"}, {"activeOnly", "false"}, {"excludeNotForUI", "false"}, {"excludePostCoordinated", "true"},
@@ -309,8 +309,8 @@ var unrelated = [][2]string{
 	{"default-valueset-version", "http://x/other|1"}, {"cache-id", "1"}, {"_", "1700000000"}, {"_pretty", "true"}, {"_elements", "expansion"}, {"filter", " "},
 }
 
-// Whether an answer is a list or a tree, and whether it tells the offset, depends on how it is asked for and on
-// excludeNested alone: a client that adds another parameter must not lose codes at the top.
+// Only the HTTP method and excludeNested determine whether a response is a list or a tree, and whether it has an
+// offset. Otherwise a client that adds another parameter could lose top-level codes.
 func TestFormOfAnswer(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	forms := []struct {
@@ -360,7 +360,7 @@ func TestFormOfAnswer(t *testing.T) {
 	}
 }
 
-// codesOnly writes an expansion as code{entries within}.
+// codesOnly formats an expansion as code{nested entries}.
 func codesOnly(contains []terminologytest.Entry) string {
 	var list []string
 	for _, c := range contains {
@@ -373,7 +373,7 @@ func codesOnly(contains []terminologytest.Entry) string {
 	return strings.Join(list, " ")
 }
 
-// A value set's own parameters do not make a tree of what is asked for by GET either.
+// A value set's own parameters do not turn the list of a GET into a tree either.
 func TestFormByValueSet(t *testing.T) {
 	vs := `{"resourceType":"ValueSet","url":"http://x/own","status":"active","compose":{"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-expansion-parameter",
 		"extension":[{"url":"name","valueCode":"excludeNested"},{"url":"value","valueBoolean":false}]}],"include":[{"system":"http://x/colours"}]}}`
@@ -387,7 +387,7 @@ func TestFormByValueSet(t *testing.T) {
 	}
 }
 
-// members returns the names of the members of an answer, in alphabetical order, and the answer itself.
+// members returns the sorted member names of a response and the response.
 func members(t *testing.T, h *api.Handler, pairs ...string) (names string, answer map[string]json.RawMessage) {
 	t.Helper()
 	w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query(pairs...))
@@ -435,7 +435,7 @@ func TestSubset(t *testing.T) {
 	}
 }
 
-// How many codes there are can be asked even where there are too many to be had.
+// The number of codes can be requested even if there are too many to return.
 func TestSubsetCount(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, described), Limits: expansion.Limits{Entries: 1}}
 	_, answer := members(t, h, "url", "http://x/v", "_summary", "count")
@@ -457,7 +457,7 @@ func TestSubsetRefused(t *testing.T) {
 	}
 }
 
-// Each part of an answer has an entity tag of its own.
+// Each subset of a response has its own entity tag.
 func TestSubsetTags(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, described)}
 	seen := make(map[string]string)
@@ -474,7 +474,7 @@ func TestSubsetTags(t *testing.T) {
 	}
 }
 
-// What a request has as well is not even read in the value set, and a blank parameter counts as one.
+// A value set's own parameters are ignored if the request has the same parameter, even a blank one.
 func TestRequestGoesBeforeOwnParameters(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -513,7 +513,7 @@ func TestBlankDateGoesBeforeOwn(t *testing.T) {
 	}
 }
 
-// A query of a program has no blank parameters, but those it has go before the value set's own as well.
+// The parameters of a Query take precedence over the value set's own. A Query cannot have blank parameters.
 func TestQueryGoesBeforeOwnParameters(t *testing.T) {
 	l := terminologytest.Library(t, fixture.Colours, fixture.WithParameters("count", "few", "filter", "re"))
 	q := expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "http://x/own"}, Page: expansion.Page{Count: new(3)}}
@@ -541,7 +541,7 @@ func TestOwnSubset(t *testing.T) {
 	}
 }
 
-// A value set that says it wants the total alone has no codes that could be too many.
+// A value set that only requests its total never exceeds the limit of codes.
 func TestOwnSummaryIsNotTooCostly(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours, fixture.WithParameters("_summary", "count")), Limits: expansion.Limits{Entries: 1}}
 	if w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query("url", "http://x/own")); err != nil {
@@ -549,7 +549,7 @@ func TestOwnSummaryIsNotTooCostly(t *testing.T) {
 	}
 }
 
-// The filter is looked at before what the request brings along is read.
+// The filter is validated before the resources of the request are read.
 func TestFilterIsCheckedFirst(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Colours)}
 	w, _ := terminologytest.Call(t, h, "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/own"},
@@ -557,11 +557,11 @@ func TestFilterIsCheckedFirst(t *testing.T) {
 	fixture.WantText(t, w.Body.String(), "the filter may be at most 1000 bytes long")
 }
 
-// moreCodes is a supplement that has another code for a concept.
+// moreCodes is a supplement with an alternate code of a concept.
 const moreCodes = `{"resourceType":"CodeSystem","url":"http://x/more","content":"supplement","status":"active","supplements":"http://x/demanding",
 	"concept":[{"code":"b","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/codesystem-alternate","extension":[{"url":"code","valueCode":"b1"}]}]}]}`
 
-// Other codes of a concept are echoed, each of them.
+// All alternate codes of a concept are returned.
 func TestAlternateCodes(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Demanding, moreCodes, fixture.ValueSet("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
 	alternate := func(code string) string {

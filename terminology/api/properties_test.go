@@ -18,26 +18,26 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// world is a random set of definitions, in the form in which a naive evaluation reads them.
+// world is a random set of definitions in a form for naive evaluation.
 type world struct {
 	systems   map[string][]string // codes by system, in order
-	valueSets []composed          // each may import those before it
+	valueSets []composed          // each may import previous ones
 }
 
-// composed is a compose.
+// composed is a ValueSet.compose.
 type composed struct{ Include, Exclude []included }
 
-// included is one of include or exclude.
+// included is an entry of include or exclude.
 type included struct {
 	System   string
 	Concepts []string
-	ValueSet []int // positions in world.valueSets
+	ValueSet []int // indexes in world.valueSets
 }
 
 // coded is a system and a code.
 type coded struct{ system, code string }
 
-// randomWorld makes definitions: few systems and codes, so that sets overlap. System s9 is never here.
+// randomWorld returns definitions with few systems and codes, so that sets overlap. System s9 is never loaded.
 func randomWorld(r *rand.Rand) world {
 	w := world{systems: map[string][]string{}}
 	for s := range 3 {
@@ -60,7 +60,7 @@ func randomWorld(r *rand.Rand) world {
 	return w
 }
 
-// randomSet makes one include of the value set at position v.
+// randomSet returns a random include of value set v.
 func (w world) randomSet(r *rand.Rand, v int) included {
 	var set included
 	if v > 0 && r.IntN(2) == 0 {
@@ -80,13 +80,13 @@ func (w world) randomSet(r *rand.Rand, v int) included {
 	return set
 }
 
-// naive evaluates the value set at position v by the letter of the specification.
+// naive evaluates value set v literally by the specification.
 func (w world) naive(v int) []coded {
 	without := w.union(w.valueSets[v].Exclude)
 	return slices.DeleteFunc(w.union(w.valueSets[v].Include), func(c coded) bool { return slices.Contains(without, c) })
 }
 
-// union unites includes.
+// union returns the union of includes.
 func (w world) union(sets []included) []coded {
 	var all []coded
 	for _, set := range sets {
@@ -99,7 +99,7 @@ func (w world) union(sets []included) []coded {
 	return all
 }
 
-// intersection evaluates one include.
+// intersection evaluates a single include.
 func (w world) intersection(set included) []coded {
 	var lists [][]coded
 	if set.System != "" {
@@ -123,7 +123,7 @@ func (w world) intersection(set included) []coded {
 	})
 }
 
-// resources renders the world as FHIR.
+// resources returns the world as FHIR resources.
 func (w world) resources() []string {
 	var all []string
 	for url, codes := range w.systems {
@@ -144,7 +144,7 @@ func (w world) resources() []string {
 	return all
 }
 
-// renderSets renders includes as FHIR.
+// renderSets returns includes in FHIR form.
 func renderSets(sets []included) []map[string]any {
 	var list []map[string]any
 	for _, set := range sets {
@@ -171,7 +171,7 @@ func renderSets(sets []included) []map[string]any {
 	return list
 }
 
-// codedOf returns the systems and codes of an answer.
+// codedOf returns the systems and codes of an expansion.
 func codedOf(e terminologytest.Expanded) []coded {
 	var all []coded
 	for _, c := range e.Expansion.Contains {
@@ -221,8 +221,8 @@ func TestPagesMakeTheWhole(t *testing.T) {
 	}
 }
 
-// laterFilter is a filter of R5 or R6 as HL7's convertor writes it into R4: the operator that R4 lacks is an extension, and
-// the value set says by its implicit rules that a code is not where it should be.
+// laterFilter returns a filter of R5 or R6 as HL7's converter writes it in R4. The unsupported operator is an
+// extension, and implicit rules of the value set declare a missing code.
 func laterFilter(release, op, value string) string {
 	return fmt.Sprintf(`"filter":[{"property":"concept","_op":{"extension":[{"url":"http://x/other","valueCode":"is-a"},
 		{"url":"http://hl7.org/fhir/%s/StructureDefinition/extension-ValueSet.compose.include.filter.op","valueCode":%q}]},"value":%q}]`, release, op, value)
@@ -230,7 +230,7 @@ func laterFilter(release, op, value string) string {
 
 const omitted = `{"resourceType":"ValueSet","url":"http://x/vs","status":"active","implicitRules":"https://hl7.org/fhir/implicit-rules/omitted-mandatory-interversion-code",`
 
-// An operator of R5 counts wherever a value set is read.
+// An operator of R5 is supported wherever a value set is read.
 func TestLaterOperators(t *testing.T) {
 	const animal = `{"system":"http://x/animals",`
 	childOf, leaf := animal+laterFilter("5.0", "child-of", "animal")+`}`, animal+laterFilter("5.0", "descendent-leaf", "animal")+`}`
@@ -257,7 +257,7 @@ func TestLaterOperators(t *testing.T) {
 	}
 }
 
-// A filter is not read as another one: what is not known is refused.
+// A filter with an unknown extension is rejected instead of evaluated differently.
 func TestLaterFiltersAreNotGuessed(t *testing.T) {
 	const nested = `{"url":"http://hl7.org/fhir/6.0/StructureDefinition/extension-ValueSet.compose.include.filter.filter","extension":[{"url":"op","valueCode":"="}]}`
 	for name, filter := range map[string]string{

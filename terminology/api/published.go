@@ -21,17 +21,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// published is a definition of the library as a resource. What the library does not keep is missing: narrative,
-// metadata, and extensions that no operation needs.
+// published is a definition of the library as a resource. It lacks members that the library drops: narrative, metadata,
+// and extensions that no operation uses.
 type published struct {
 	kind string
 	*definitions.Definition
 	rest     []fhirjson.Member
-	concepts codesystem.List // to show, or nil
+	concepts codesystem.List // concepts to include, or nil
 }
 
-// Read answers [base]/CodeSystem/{id} and [base]/ValueSet/{id} with a definition of the library (R4 RESTful API, read).
-// It supports _summary and _elements. See [Handler.Expand] for what is written and returned.
+// Read serves [base]/CodeSystem/{id} and [base]/ValueSet/{id} with a definition of the library (R4 RESTful API, read).
+// It supports _summary and _elements. See [Handler.Expand] for responses and errors.
 func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 	_, part, f, err := searchInputs(r)
 	if err != nil {
@@ -48,7 +48,7 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 	return f.write(w, r, body)
 }
 
-// publishedAs returns the definition of a type with an id.
+// publishedAs returns the definition of a type with an ID.
 func publishedAs(d *definitions.Set, kind, id string) (p published, ok bool) {
 	if kind == "ValueSet" {
 		vs, ok := d.ValueSets.ValueSetByID(id)
@@ -72,7 +72,7 @@ func publishedCodeSystem(cs *definitions.CodeSystem) published {
 	return published{kind: "CodeSystem", Definition: &cs.Definition, rest: cs.Rest, concepts: cs.Concepts.List}
 }
 
-// publishedIn returns all versions of the definitions of a type, in loading order.
+// publishedIn returns all versions of all definitions of a type, in loading order.
 func publishedIn(d *definitions.Set, kind string) []published {
 	var list []published
 	if kind == "ValueSet" {
@@ -89,10 +89,10 @@ func publishedIn(d *definitions.Set, kind string) []published {
 	return list
 }
 
-// append appends the resource, or a subset of it.
+// append appends the resource or a subset of it.
 func (p *published) append(dst []byte, part *expansion.Subset) []byte {
 	dst = append(append(append(dst, `{"resourceType":"`...), p.kind...), '"')
-	dst = expansion.AppendSubsetted(dst) // always, since something may not have been kept
+	dst = expansion.AppendSubsetted(dst) // always, because members may have been dropped
 	dst = appendShared(dst, p.Definition, part)
 	for _, m := range p.rest {
 		if part.Has(m.Name) {
@@ -118,7 +118,7 @@ func appendShared(dst []byte, d *definitions.Definition, part *expansion.Subset)
 	return dst
 }
 
-// searchInputs reads the parameters of a read or search: all of them, the subset asked for, and the format.
+// searchInputs reads the parameters of a read or search, the requested subset, and the format.
 func searchInputs(r *http.Request) (inputs []parameters.Input, part *expansion.Subset, f format, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, nil, f, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "definitions are read and searched by GET and HEAD only"}
@@ -136,7 +136,7 @@ func searchInputs(r *http.Request) (inputs []parameters.Input, part *expansion.S
 	return inputs, part, f, err
 }
 
-// typeAndID returns the resource type and the id, if any, in a path [base]/Type or [base]/Type/id.
+// typeAndID returns the resource type and optional ID in a path [base]/Type or [base]/Type/id.
 func typeAndID(path string) (kind, id string) {
 	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
 	if last := parts[len(parts)-1]; definitions.IsResourceType(last) || len(parts) < 2 {
@@ -145,10 +145,10 @@ func typeAndID(path string) (kind, id string) {
 	return parts[len(parts)-2], parts[len(parts)-1]
 }
 
-// Search answers [base]/CodeSystem and [base]/ValueSet with the definitions of the library that match all of the
-// parameters url, version, identifier, name, title, status and _id (R4 RESTful search). It ignores unknown parameters and
-// leaves them out of the self link; with Prefer: handling=strict they are an error. A page has _count definitions, 20 by default and at most [Limits.Entries]. See
-// [Handler.Expand] for what is written and returned.
+// Search serves [base]/CodeSystem and [base]/ValueSet with the definitions that match all of the parameters url,
+// version, identifier, name, title, status and _id (R4 RESTful search). It ignores unknown parameters and omits them
+// from the self link; with Prefer: handling=strict they are an error. A page has _count definitions, by default 20 and
+// at most [Limits.Entries]. See [Handler.Expand] for responses and errors.
 func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	inputs, part, f, err := searchInputs(r)
 	if err != nil {
@@ -192,15 +192,15 @@ func address(r *http.Request) string {
 
 type resourceSearch struct {
 	tests         []func(p *published) bool
-	cost          int // of the tests of one definition, in steps
+	cost          int // cost of the tests per definition, in steps
 	budget        *budget.Budget
 	used          url.Values
 	limit         int
 	count, offset int
-	strict        bool // unknown parameters are an error
+	strict        bool // reject unknown parameters
 }
 
-// isStrict reports whether a client wants unknown parameters refused: Prefer: handling=strict (RFC 7240 §4.4).
+// isStrict reports whether a client prefers an error for unknown parameters: Prefer: handling=strict (RFC 7240 §4.4).
 func isStrict(header http.Header) bool {
 	for preference := range strings.SplitSeq(strings.Join(header["Prefer"], ","), ",") {
 		name, value, _ := strings.Cut(preference, "=")
@@ -212,7 +212,7 @@ func isStrict(header http.Header) bool {
 	return false
 }
 
-// searched are the search parameters that select definitions.
+// searched contains the search parameters for definitions.
 var searched = map[string]func(p *published) string{
 	"url":     func(p *published) string { return p.URL },
 	"version": func(p *published) string { return p.Version },
@@ -222,7 +222,7 @@ var searched = map[string]func(p *published) string{
 	"_id":     func(p *published) string { return p.ID },
 }
 
-// set reads one parameter.
+// set reads a parameter.
 func (s *resourceSearch) set(in *parameters.Input) error {
 	name, modifier, _ := strings.Cut(in.Name, ":")
 	of, known := searched[name]
@@ -242,7 +242,7 @@ func (s *resourceSearch) set(in *parameters.Input) error {
 	case in.Name == "identifier":
 		return s.identifier(in)
 	case slices.Contains([]string{"_summary", "_elements", "_format", "_pretty"}, name):
-	case s.strict || name == "identifier": // with a modifier
+	case s.strict || name == "identifier": // a parameter with a modifier
 		return outcome.BadRequest("not-supported", "the search parameter %s is not supported", in.Name)
 	default:
 		return nil
@@ -251,7 +251,7 @@ func (s *resourceSearch) set(in *parameters.Input) error {
 	return nil
 }
 
-// text reads a parameter that compares a text of each resource.
+// text reads a parameter that compares a text of each definition.
 func (s *resourceSearch) text(in *parameters.Input, of func(*published) string, name, modifier string) error {
 	prepare, compare, err := comparison(name, modifier)
 	if err != nil {
@@ -273,7 +273,7 @@ func (s *resourceSearch) text(in *parameters.Input, of func(*published) string, 
 	return nil
 }
 
-// identifier reads the parameter identifier, tokens separated by commas (R4 §3.1.1.4.10).
+// identifier reads the parameter identifier: comma-separated tokens (R4 §3.1.1.4.10).
 func (s *resourceSearch) identifier(in *parameters.Input) error {
 	wanted := strings.Split(in.Value, ",")
 	if err := s.budget.Spend(len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
@@ -287,10 +287,10 @@ func (s *resourceSearch) identifier(in *parameters.Input) error {
 	return nil
 }
 
-// identifier is one of the identifiers of a definition.
+// identifier is an identifier of a definition.
 type identifier struct{ System, Value string }
 
-// matches reports whether a token means an identifier: value, system|value, |value or system|.
+// matches reports whether a token matches the identifier: value, system|value, |value or system|.
 func (i identifier) matches(token string) bool {
 	system, value, both := strings.Cut(token, "|")
 	if !both {
@@ -299,18 +299,18 @@ func (i identifier) matches(token string) bool {
 	return token != "|" && i.System == system && (value == "" || i.Value == value)
 }
 
-// identifiers returns the identifiers of a definition: those of CodeSystem and ValueSet are lists.
+// identifiers returns the identifiers of a CodeSystem or ValueSet.
 func (p *published) identifiers() (list []identifier) {
 	for _, m := range p.rest {
 		if m.Name == "identifier" {
-			_ = json.Unmarshal(m.Value, &list, json.MatchCaseInsensitiveNames(true)) // malformed definitions have no identifiers
+			_ = json.Unmarshal(m.Value, &list, json.MatchCaseInsensitiveNames(true)) // a malformed member counts as no identifiers
 		}
 	}
 	return list
 }
 
-// comparison returns how a parameter with a modifier compares a definition's value with a wanted one, and how both are
-// prepared.
+// comparison returns the comparison of a parameter with a modifier: how to prepare the definition's value and the
+// wanted value, and how to compare them.
 func comparison(name, modifier string) (prepare func(string) string, compare func(has, wanted string) bool, err error) {
 	isString := name == "name" || name == "title"
 	same := func(has, wanted string) bool { return has == wanted }
@@ -327,7 +327,7 @@ func comparison(name, modifier string) (prepare func(string) string, compare fun
 	return nil, nil, outcome.BadRequest("not-supported", "the modifier :%s of the parameter %s is not supported", modifier, name)
 }
 
-// withoutSystem returns the code of a token, code or system|code.
+// withoutSystem returns the code of a token in the form code or system|code.
 func withoutSystem(token string) string {
 	if _, code, ok := strings.Cut(token, "|"); ok {
 		return code
@@ -366,7 +366,7 @@ func (s *resourceSearch) bundle(found []published, part *expansion.Subset, addre
 	return append(entries.End(dst), '}'), nil
 }
 
-// appendLink appends a link to a page of the same search.
+// appendLink appends a link to a page of the search.
 func (s *resourceSearch) appendLink(dst []byte, relation, address string, offset int) []byte {
 	query := url.Values{}
 	maps.Copy(query, s.used)

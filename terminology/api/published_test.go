@@ -40,8 +40,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadCore reads all built-in definitions, and compares them with what they are made of. What reading adds
-// is the tag; what it leaves out are stored expansions, and extensions of concepts.
+// TestReadCore reads all built-in definitions and compares them with their input. Reading adds the tag SUBSETTED and
+// drops stored expansions and extensions of concepts.
 func TestReadCore(t *testing.T) {
 	t.Parallel()
 	decoder, err := zstd.NewReader(nil)
@@ -74,7 +74,7 @@ func TestReadCore(t *testing.T) {
 			}
 			of, ok := want[kind+p.URL+"|"+p.Version]
 			if !ok {
-				continue // of a source
+				continue // a source
 			}
 			delete(got, "meta")
 			delete(of, "expansion")
@@ -86,7 +86,7 @@ func TestReadCore(t *testing.T) {
 	}
 }
 
-// withoutExtensions takes the extensions off concepts.
+// withoutExtensions removes the extensions of concepts.
 func withoutExtensions(concepts any) {
 	list, _ := concepts.([]any)
 	for _, concept := range list {
@@ -145,7 +145,7 @@ func TestSearchset(t *testing.T) {
 	}
 }
 
-// The pages of a search lead on to each other, and together are all that is found.
+// The pages of a search are linked, and together contain all matches.
 func TestSearchsetPages(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	path, seen, total := "/ValueSet?status=draft&unknown=1&_elements=url&_count=200", 0, 0.0
@@ -168,7 +168,7 @@ func TestSearchsetPages(t *testing.T) {
 	}
 }
 
-// TestSearchBombs searches for what is costly to look for, or to write.
+// TestSearchBombs checks that searches that are costly to perform or to write are rejected.
 func TestSearchBombs(t *testing.T) {
 	var resources []string
 	for i := range 20 {
@@ -211,7 +211,7 @@ func TestSearchByIdentifier(t *testing.T) {
 	}
 }
 
-// TestStrictSearch refuses unknown parameters to clients that prefer it.
+// TestStrictSearch checks that unknown parameters are rejected if the client prefers strict handling.
 func TestStrictSearch(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	for _, tt := range []struct {
@@ -232,7 +232,7 @@ func TestStrictSearch(t *testing.T) {
 	}
 }
 
-// TestEmptyDesignation has designations that are empty or have an empty value, which FHIR forbids: they count as none.
+// TestEmptyDesignation checks that designations that are empty or have an empty value, which FHIR forbids, are ignored.
 func TestEmptyDesignation(t *testing.T) {
 	const empty = `"designation":[{"value":""},{},{"value":"","use":{"code":""}},{"language":"de","value":"Rot"}]`
 	h := &api.Handler{Library: terminologytest.Library(t, `{"resourceType":"CodeSystem","id":"c","url":"http://x/c","status":"active","content":"complete","concept":[{"code":"1",`+empty+`}]}`,

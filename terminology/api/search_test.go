@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// TestSearchResourceTypes has what FHIR itself writes without spaces: every display with such a part is found.
+// TestSearchResourceTypes searches names that FHIR writes without spaces: a part finds every display that contains it.
 func TestSearchResourceTypes(t *testing.T) {
 	const types = "http://hl7.org/fhir/ValueSet/resource-types"
 	l := terminologytest.Core(t)
@@ -40,7 +40,7 @@ func TestSearchResourceTypes(t *testing.T) {
 	}
 }
 
-// TestSearchSupplement has the texts of supplements, and where they count: found as any text is, and in its tier.
+// TestSearchSupplement checks that texts of supplements are found like other texts, in the same tier.
 func TestSearchSupplement(t *testing.T) {
 	more := `{"resourceType":"CodeSystem","url":"http://x/more","content":"supplement","supplements":"http://x/limbs","concept":[
 		{"code":"1","designation":[{"language":"de","value":"Arm, aus Knochen"}]},
@@ -88,7 +88,8 @@ func TestSearchSupplement(t *testing.T) {
 	}
 }
 
-// TestSearchBackwards has a long list in another order than that of the code system: equals keep it.
+// TestSearchBackwards checks that equally good matches keep the order of a long list that differs from its code
+// system's.
 func TestSearchBackwards(t *testing.T) {
 	var list, want []string
 	for i := 600; i > 3; i-- {
@@ -99,7 +100,7 @@ func TestSearchBackwards(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(want, " "))
 }
 
-// TestSearchTwoRuns has the later concepts of a code system first, and then the others.
+// TestSearchTwoRuns lists the later concepts of a code system before the earlier ones.
 func TestSearchTwoRuns(t *testing.T) {
 	var want []string
 	for i := 300; i < 600; i++ {
@@ -122,7 +123,7 @@ func loadWith(t *testing.T, synonyms ...string) (*terminology.Library, error) {
 	return terminology.Load(t.Context(), definitions.Options{Definitions: []string{file}, Synonyms: synonyms})
 }
 
-// TestSynonyms has the built-in list, and one of one's own.
+// TestSynonyms checks the built-in list and a custom list.
 func TestSynonyms(t *testing.T) {
 	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words.txt")
@@ -139,7 +140,7 @@ func TestSynonyms(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "htn"), "1")
 }
 
-// TestSynonymsOfWhole has what is fetched whole find what is found here.
+// TestSynonymsOfWhole checks that synonyms apply to full expansions as to the library.
 func TestSynonymsOfWhole(t *testing.T) {
 	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words.txt")
@@ -176,7 +177,7 @@ func TestSynonymsOfWhole(t *testing.T) {
 	fixture.WantText(t, string(body), `"code":"2"`)
 }
 
-// TestSynonymsThatCannotBeRead names the file and the line.
+// TestSynonymsThatCannotBeRead checks that errors contain the file and line.
 func TestSynonymsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words.txt")
@@ -188,7 +189,7 @@ func TestSynonymsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestCorrectedFilter tells how a misspelled word was read.
+// TestCorrectedFilter checks that the response contains the correction of a misspelled word.
 func TestCorrectedFilter(t *testing.T) {
 	t.Parallel()
 	l, err := loadWith(t)
@@ -206,13 +207,12 @@ func TestCorrectedFilter(t *testing.T) {
 	}
 }
 
-// TestGermanCompounds has compounds found by their parts: where concepts are scanned, where they are indexed, and in what
-// is fetched whole; and only in German.
+// TestGermanCompounds checks that parts find compounds in scanned, indexed and full expansions, and only in German.
 func TestGermanCompounds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		language string
-		more     int // concepts
+		more     int // number of additional concepts
 		want     string
 	}{{"de", 0, "1 2"}, {"de", 512, "1 2"}, {"de-AT", 0, "1 2"}, {"en", 0, "2"}, {"en", 512, "2"}} {
 		t.Run(fmt.Sprintf("%s, %d more", test.language, test.more), func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestGermanCompounds(t *testing.T) {
 	}
 }
 
-// weighed loads resources with files of weights, and returns what was logged.
+// weighed loads resources with files of weights and returns the log.
 func weighed(t *testing.T, resources []string, files ...string) (l *terminology.Library, log string, err error) {
 	t.Helper()
 	folder := t.TempDir()
@@ -259,8 +259,8 @@ func weighed(t *testing.T, resources []string, files ...string) (l *terminology.
 	return l, text.String(), err
 }
 
-// fevers is a code system with so many concepts that match "fever" equally well, the first of which cannot be chosen,
-// and which may have weights in their definitions.
+// fevers returns a code system with n concepts that match "fever" equally well. The first one is abstract. The concepts
+// may have weights.
 func fevers(url string, n int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"resourceType":"CodeSystem","url":%q,"content":"complete","concept":[
@@ -275,7 +275,7 @@ func fevers(url string, n int) string {
 	return b.String() + `]}`
 }
 
-// TestWeights has who comes first, in a code system that is scanned and in one that has an index.
+// TestWeights checks the order by weight in scanned and indexed code systems.
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{6, 600} {
@@ -325,7 +325,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestWeightsOfARequest has a code system that comes with the request.
+// TestWeightsOfARequest checks that weights apply to a code system sent with the request.
 func TestWeightsOfARequest(t *testing.T) {
 	t.Parallel()
 	l, _, err := weighed(t, []string{fixture.AllOf("http://x/cs")}, "#! http://x/cs\n2,5\n")
@@ -338,7 +338,7 @@ func TestWeightsOfARequest(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/cs-all", "filter", "fever n"), "2 1 3")
 }
 
-// TestWeightsAreChecked has what is said about weights when they are loaded.
+// TestWeightsAreChecked checks the log and the errors of loading weights.
 func TestWeightsAreChecked(t *testing.T) {
 	t.Parallel()
 	resources := []string{fevers("http://x/cs", 4), fixture.AllOf("http://x/cs")}
@@ -365,7 +365,7 @@ func TestWeightsAreChecked(t *testing.T) {
 	}
 }
 
-// TestWeightsChange has a changed file count once it is noticed.
+// TestWeightsChange checks that a changed file of weights is reloaded.
 func TestWeightsChange(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -385,7 +385,7 @@ func TestWeightsChange(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, w.Current(), "url", "http://x/cs-all", "filter", "fever n"), "3 1 2")
 }
 
-// laymen is a concept map from what patients say, to a code system that loadLaymen loads.
+// laymen is a concept map from lay terms to the code system of loadLaymen.
 const laymen = `{"resourceType":"ConceptMap","url":"http://x/laymen","version":"1","status":"active","group":[{"source":"http://x/lay","target":"http://x/cs","element":[
 	{"code":"sugar","display":"Sugar disease","target":[{"code":"1","equivalence":"equivalent"}]},
 	{"code":"broken","display":"Broken wrist","target":[{"code":"2","display":"Fracture of forearm","equivalence":"wider"}]},
@@ -401,8 +401,8 @@ const medicine = `{"resourceType":"CodeSystem","url":"http://x/cs","valueSet":"h
 	{"code":"2","display":"Fracture of forearm"},{"code":"3","display":"Gastric ulcer"},{"code":"4","display":"Myocardial infarction"},{"code":"5","display":"Thorax injury"},
 	{"code":"6","display":"Syncope"},{"code":"7","display":"Broken wrist"},{"code":"8","display":"Stomach trouble"}]}`
 
-// loadLaymen loads a code system, with a concept map among the definitions or in a file of its own. What synonyms names
-// NAMED is where the concept map is.
+// loadLaymen loads a code system with a concept map, either among the definitions or from a separate file. NAMED in
+// synonyms is replaced by the path of the concept map.
 func loadLaymen(t *testing.T, conceptMap string, inFile bool, synonyms string) (*terminology.Library, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -446,7 +446,7 @@ func TestConceptMapAsSynonyms(t *testing.T) {
 	}
 }
 
-// TestConceptMapInALanguage has rules count in the language of the concept map.
+// TestConceptMapInALanguage checks that synonyms apply in the language of the concept map.
 func TestConceptMapInALanguage(t *testing.T) {
 	t.Parallel()
 	l, err := loadLaymen(t, strings.Replace(laymen, `"status"`, `"language":"de","status"`, 1), false, "http://x/laymen")
@@ -456,7 +456,7 @@ func TestConceptMapInALanguage(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "sugar disease"), "")
 }
 
-// TestConceptMapBackToLay has words of a code system find those of a concept map's source.
+// TestConceptMapBackToLay checks that terms of the source code system find equivalent lay terms of the target.
 func TestConceptMapBackToLay(t *testing.T) {
 	t.Parallel()
 	turned := strings.NewReplacer(`"source":"http://x/lay","target":"http://x/cs"`, `"source":"http://x/cs","target":"http://x/lay"`, `"code":"sugar","display":"Sugar disease"`, `"code":"1"`,
@@ -468,7 +468,7 @@ func TestConceptMapBackToLay(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "honey urine"), "1")
 }
 
-// TestConceptMapsThatMakeNoSynonyms has errors that say what is wrong, and where.
+// TestConceptMapsThatMakeNoSynonyms checks that errors describe the problem and its location.
 func TestConceptMapsThatMakeNoSynonyms(t *testing.T) {
 	t.Parallel()
 	const empty = `{"resourceType":"ConceptMap","url":"http://x/laymen","group":[{"source":"http://x/a","target":"http://x/b","element":[%s]}]}`

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// TestBombWhileWatched has a good package replaced by one that was made to fill the memory: what was loaded stays.
+// TestBombWhileWatched replaces a valid package by a decompression bomb: the loaded definitions stay.
 func TestBombWhileWatched(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.tgz")
 	fixture.WriteFile(t, name, fixture.Package(t, "package/a.json", fixture.Colours))
@@ -36,7 +36,7 @@ func TestBombWhileWatched(t *testing.T) {
 	}
 }
 
-// TestBroughtDefinitionsAreBounded brings along what takes many times as much memory, or time, as it is long.
+// TestBroughtDefinitionsAreBounded sends definitions that need far more memory or time than their size suggests.
 func TestBroughtDefinitionsAreBounded(t *testing.T) {
 	bundle := func(n int, resource func(i int) string) string {
 		return `{"resourceType":"Bundle","entry":[` + fixture.Repeat(n, func(i int) string { return `{"resource":` + resource(i) + `}` }) + `]}`
@@ -56,7 +56,7 @@ func TestBroughtDefinitionsAreBounded(t *testing.T) {
 		{"a long system", fixture.ValueSet("http://x/vs", `{"include":[{"system":"`+strings.Repeat("x", fhirjson.MaxName+1)+`"}]}`), "a url or version is larger than"},
 		{"as many versions of a code system as may be", bundle(100, version), ""},
 		{"versions of a code system", bundle(100+1, version), "more than 100 versions"},
-		{"as many definitions as may be", bundle(10_000-1, empty), ""}, // the Bundle is one
+		{"as many definitions as may be", bundle(10_000-1, empty), ""}, // the maximum number of definitions; the Bundle counts too
 		{"definitions", bundle(10_000, empty), "more than 10000 definitions"},
 		{"contained definitions", `{"resourceType":"ValueSet","contained":[` + fixture.Repeat(10_000+1, empty) + `]}`, "more than 10000 definitions"},
 	} {
@@ -80,7 +80,7 @@ const (
 	allOfMeasures = "1m=1 metres 20cm=20 centimetres 100cm=100 centimetres 3s=3 seconds"
 )
 
-// told is an expansion in short: its codes with displays, its parameters, and why it is not closed.
+// told summarizes an expansion: codes with displays, parameters, and the reason why it is not closed.
 func told(x terminologytest.Expanded) string {
 	var list []string
 	for _, c := range x.Expansion.Contains {
@@ -149,7 +149,7 @@ func TestExpandSource(t *testing.T) {
 	}
 }
 
-// Sources can be read as CodeSystems, and what their licences want is said.
+// Sources are available as CodeSystems with the notices that their licenses require.
 func TestPublishedSources(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.SourceLibrary(t)}
 	for path, want := range map[string]string{

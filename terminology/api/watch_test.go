@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// watched is a watch of a folder, in a bubble.
+// watched is a watch of a folder with a fake clock.
 type watched struct {
 	*terminology.Watch
 	folder string
@@ -31,7 +31,7 @@ type watched struct {
 	tick   time.Duration
 }
 
-// syncedBuffer is a buffer for a log.
+// syncedBuffer is a concurrency-safe buffer for a log.
 type syncedBuffer struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -43,7 +43,7 @@ func (b *syncedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// take returns what was logged since it was last called.
+// take returns the log since the previous call.
 func (b *syncedBuffer) take() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,7 +51,7 @@ func (b *syncedBuffer) take() string {
 	return b.String()
 }
 
-// watching runs a test of a watch of a folder with one file, a.json, that has code a.
+// watching runs a test with a watch of a folder that contains a.json with code a.
 func watching(t *testing.T, test func(t *testing.T, w *watched)) {
 	t.Helper()
 	folder := t.TempDir()
@@ -75,7 +75,7 @@ func watching(t *testing.T, test func(t *testing.T, w *watched)) {
 	})
 }
 
-// write writes a file, whose time is that of the bubble.
+// write writes a file with the time of the fake clock.
 func (w *watched) write(t *testing.T, name, content string) {
 	t.Helper()
 	name = filepath.Join(w.folder, name)
@@ -85,16 +85,16 @@ func (w *watched) write(t *testing.T, name, content string) {
 	}
 }
 
-// ticks lets some of the watch's intervals pass.
+// ticks waits for n intervals of the watch.
 func (w *watched) ticks(n int) { w.quarters(4 * n) }
 
-// quarters lets some quarters of the watch's interval pass.
+// quarters waits for n quarters of the watch's interval.
 func (w *watched) quarters(n int) {
 	time.Sleep(time.Duration(n) * w.tick / 4)
 	synctest.Wait()
 }
 
-// want checks that the library in use has the codes of a whole code system.
+// want checks the codes of a code system in the current library.
 func (w *watched) want(t *testing.T, system, codes string) {
 	t.Helper()
 	got := terminologytest.ExpandWith(t, &api.Handler{Current: w.Current}, "url", system+"?fhir_vs")
@@ -109,9 +109,9 @@ func TestWatchChange(t *testing.T) {
 		if w.Current() != first || w.log.take() != "" {
 			t.Error("loaded without a change")
 		}
-		w.write(t, "a.json", fixture.VersionedSystem("http://x/a", "1", "complete", "b")) // as large as before
+		w.write(t, "a.json", fixture.VersionedSystem("http://x/a", "1", "complete", "b")) // same size as before
 		w.quarters(2)
-		w.want(t, "http://x/a", "a") // it may still be written
+		w.want(t, "http://x/a", "a") // it may still be incomplete
 		w.quarters(1)
 		w.want(t, "http://x/a", "b")
 		fixture.WantText(t, w.log.take(), "INFO", "changed definitions loaded", "1 code systems, 1 concepts")
@@ -131,7 +131,7 @@ func TestWatchChange(t *testing.T) {
 	})
 }
 
-// A change is noticed within the interval, whenever in it the files are written.
+// A change is detected within the interval, whenever the files are written.
 func TestWatchWithinInterval(t *testing.T) {
 	watching(t, func(t *testing.T, w *watched) {
 		for i := range 40 {
@@ -143,8 +143,8 @@ func TestWatchWithinInterval(t *testing.T) {
 	})
 }
 
-// A folder that has definitions later is watched from the start; one whose definitions have all gone, as where a volume
-// is no longer mounted, is an error, and what was loaded stays.
+// A folder without definitions is watched for later ones. If all definitions of a folder disappear, as for an unmounted
+// volume, the watch reports an error and keeps the loaded definitions.
 func TestWatchEmptyFolder(t *testing.T) {
 	watching(t, func(t *testing.T, w *watched) {
 		name := filepath.Join(w.folder, "a.json")
@@ -228,7 +228,7 @@ func TestWatchStart(t *testing.T) {
 	}
 }
 
-// TestWatchWhileServing has requests answered while libraries are swapped: each must be answered from one.
+// TestWatchWhileServing sends requests during library swaps: each response must be based on a single library.
 func TestWatchWhileServing(t *testing.T) {
 	folder := t.TempDir()
 	write := func(n int) {
@@ -274,8 +274,7 @@ func TestWatchWhileServing(t *testing.T) {
 	group.Wait()
 }
 
-// TestWatchSwappedFolder has a folder swapped beneath the names of the files, as Kubernetes does with the files
-// of a ConfigMap.
+// TestWatchSwappedFolder swaps the folder behind the file names, as Kubernetes does for ConfigMaps.
 func TestWatchSwappedFolder(t *testing.T) {
 	watching(t, func(t *testing.T, w *watched) {
 		link := func(target, name string) {
@@ -300,7 +299,7 @@ func TestWatchSwappedFolder(t *testing.T) {
 	})
 }
 
-// Who cannot wait has the files looked at at once.
+// Refresh checks the files immediately.
 func TestRefresh(t *testing.T) {
 	watching(t, func(t *testing.T, w *watched) {
 		before := w.Current()

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// gather puts an expansion of a handler together, page by page.
+// gather builds the full expansion of a handler page by page.
 func gather(t testing.TB, h *api.Handler, b *expansion.WholeBuilder, count int, pairs ...string) *expansion.Whole {
 	t.Helper()
 	for more := true; more; {
@@ -37,7 +37,7 @@ func gather(t testing.TB, h *api.Handler, b *expansion.WholeBuilder, count int, 
 	return whole
 }
 
-// fromWhole asks a whole expansion.
+// fromWhole returns a page of a full expansion.
 func fromWhole(t testing.TB, w *expansion.Whole, p expansion.Page) terminologytest.Expanded {
 	t.Helper()
 	body, err := w.Expand(p, nil, 100_000)
@@ -51,8 +51,7 @@ func fromWhole(t testing.TB, w *expansion.Whole, p expansion.Page) terminologyte
 	return got
 }
 
-// TestWholeAnswersAlike compares what is answered from a whole expansion with what the server answers that it
-// is from.
+// TestWholeAnswersAlike compares the pages of a full expansion with those of the server that it was fetched from.
 func TestWholeAnswersAlike(t *testing.T) {
 	core := &api.Handler{Library: terminologytest.Core(t)}
 	colours := &api.Handler{Library: terminologytest.ColourLibrary(t)}
@@ -60,7 +59,7 @@ func TestWholeAnswersAlike(t *testing.T) {
 		name    string
 		h       *api.Handler
 		params  []string
-		terse   bool // asked for with designations, and answered without
+		terse   bool // fetched with designations, requested without
 		filters string
 	}{
 		{"small", core, []string{"url", gender}, false, "m|fe|other|x|male unknown|mlae"},
@@ -84,7 +83,7 @@ func TestWholeAnswersAlike(t *testing.T) {
 				for _, count := range []int{0, 1, 20, 5000} {
 					for _, offset := range []int{0, 3} {
 						if filter == "" && offset == 0 && count >= w.Len() {
-							continue // all of it, which may be shown as a tree there
+							continue // the entire expansion may be a tree there
 						}
 						pairs := append(slices.Clip(test.params), "offset", strconv.Itoa(offset), "count", strconv.Itoa(count))
 						if filter != "" {
@@ -92,7 +91,7 @@ func TestWholeAnswersAlike(t *testing.T) {
 						}
 						there := terminologytest.ExpandWith(t, test.h, pairs...)
 						here := fromWhole(t, w, expansion.Page{Filter: filter, Offset: &offset, Count: &count})
-						if filter != "" { // the order may differ: the other server does not tell the hierarchy
+						if filter != "" { // the order may differ because the full expansion lacks the hierarchy
 							sortByCode(&here)
 							sortByCode(&there)
 							if (count < w.Len() || offset > 0) && len(here.Expansion.Contains) == len(there.Expansion.Contains) {
@@ -116,7 +115,7 @@ func TestWholeAnswersAlike(t *testing.T) {
 	}
 }
 
-// TestWholeKeepsAll checks that nothing is lost which this server would not tell itself.
+// TestWholeKeepsAll checks that members that this server would not produce are preserved.
 func TestWholeKeepsAll(t *testing.T) {
 	const entry = `{"extension":[{"url":"http://mine","valueString":"x \u00e9"}],"system":"http://x","abstract":true,"inactive":true,"version":"7","code":"a","display":"Alpha",` +
 		`"designation":[{"language":"de","use":{"system":"http://s","code":"c"},"value":"Anfang"}],"_display":{"id":"1"}}`
@@ -158,8 +157,8 @@ func TestWholePages(t *testing.T) {
 	four := func(codes ...string) string { return pageOf(`"total":4,`, "", codes...) }
 	tests := []struct {
 		name  string
-		pages []string // each asked for with count 2
-		want  string   // codes; empty: no whole
+		pages []string // pages requested with count 2
+		want  string   // codes; empty: no full expansion
 		lie   bool
 	}{
 		{"two", []string{four("a", "b"), four("c", "d")}, "a b c d", false},

@@ -12,36 +12,35 @@ import (
 	"time"
 )
 
-// cacheName is the cache's name in Cache-Status (RFC 9211 §2).
+// cacheName identifies the cache in Cache-Status (RFC 9211 §2).
 const cacheName = "caddy-fhir"
 
-// Options are those of a [Cache]. The zero value of a field means its default.
+// Options configures a [Cache]. Zero values mean defaults.
 type Options struct {
-	// MaxSize is the maximum size of the cache in bytes: bodies, their compressed forms, headers, keys, and structures. Default:
-	// 64 MiB.
+	// MaxSize is the maximum size of the cache in bytes, including bodies, their compressed forms, headers, keys and data
+	// structures. Default: 64 MiB.
 	MaxSize int64
 
-	// TTL is the lifetime of an answer that states none, and the longest of any. Default: 1 hour.
+	// TTL is the lifetime of a response without explicit lifetime, and the maximum of any lifetime. Default: 1 hour.
 	TTL time.Duration
 
-	// NegativeTTL is the same for negative answers (404, 410, 422), which are never used stale. Default:
-	// 10 seconds.
+	// NegativeTTL is the TTL of negative responses (404, 410, 422), which are never used stale. Default: 10 seconds.
 	NegativeTTL time.Duration
 
-	// FailureTTL is how long a failure of the origin (a status of 5xx or 429, an [Unavailable]) answers all requests with
-	// the same key, or a stale answer does. Retry-After takes precedence, up to [MaxRetryAfter]. Negative: a failure
-	// without Retry-After is shared only by requests that wait for the same answer. Default: 1 second.
+	// FailureTTL is how long a failure of the origin (status 5xx or 429, or [Unavailable]) is the response to all requests
+	// with the same key, unless a stale response is available. Retry-After takes precedence, up to [MaxRetryAfter]. If
+	// negative, only concurrent requests share a failure without Retry-After. Default: 1 second.
 	FailureTTL time.Duration
 
-	// StaleWhileRevalidate is how long a stale answer is used while a new one is made in the background (RFC 5861 §3).
-	// The answer may say less. Default: 0, the client waits for the new one.
+	// StaleWhileRevalidate is how long a stale response is used while a new one is fetched in the background (RFC 5861
+	// §3). Responses can shorten it. Default: 0, clients wait for the new response.
 	StaleWhileRevalidate time.Duration
 
-	// StaleIfError is how long a stale answer is used when no new one can be made (RFC 5861 §4). The answer may say
-	// less. Default: 0, the client gets the failure.
+	// StaleIfError is how long a stale response is used if fetching a new one fails (RFC 5861 §4). Responses can shorten
+	// it. Default: 0, clients get the failure.
 	StaleIfError time.Duration
 
-	// Timeout bounds a producer's work. Default: 30 seconds.
+	// Timeout is the maximum duration of a call of a producer. Default: 30 seconds.
 	Timeout time.Duration
 }
 
@@ -64,8 +63,8 @@ func (o Options) withDefaults() *Options {
 	return &o
 }
 
-// Cache stores answers. It is safe for concurrent use, has no goroutines except while an answer is made, and needs no
-// closing. Make one with [New].
+// Cache stores responses. It is safe for concurrent use. It runs goroutines only while fetching responses and does not
+// need to be closed. Create it with [New].
 type Cache struct {
 	options *Options
 	store   *store
@@ -80,8 +79,7 @@ func New(options Options) *Cache {
 	return c
 }
 
-// ErrNotKept is returned for a request with only-if-cached if there is no stored answer for it: status 504 (RFC 9111
-// §5.2.1.7).
+// ErrNotKept is returned for a request with only-if-cached without a stored response: status 504 (RFC 9111 §5.2.1.7).
 var ErrNotKept error = notKept{}
 
 type notKept struct{}
@@ -89,11 +87,11 @@ type notKept struct{}
 // Error implements error.
 func (notKept) Error() string { return "no answer is kept, and the request forbids to ask for one" }
 
-// LoggedElsewhere keeps the error out of the log of failures: only-if-cached asks for it.
+// LoggedElsewhere excludes the error from the log of failures, because the client requested it with only-if-cached.
 func (notKept) LoggedElsewhere() {}
 
-// Serve answers a request with a stored answer, or with what call.Produce makes, which it then stores if allowed. If it
-// returns the producer's error, it has written nothing.
+// Serve writes a stored response, or the response of call.Produce, which it stores if allowed. If Serve returns an
+// error of the producer, it has not written anything.
 func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, call *Call) error {
 	asked := clientDirectivesOf(r.Header)
 	if asked.noStore || !isCacheable(r.Method) {
@@ -126,12 +124,12 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, call *Call) error 
 	return c.forward(w, r, call, t, e, "stale")
 }
 
-// clientDirectives are a request's Cache-Control (RFC 9111 §5.2.1).
+// clientDirectives contains the Cache-Control directives of a request (RFC 9111 §5.2.1).
 type clientDirectives struct {
 	noStore      bool
 	noCache      bool
 	onlyIfCached bool
-	maxAge       time.Duration // negative: any
+	maxAge       time.Duration // negative: unlimited
 }
 
 func clientDirectivesOf(header http.Header) clientDirectives {
@@ -147,12 +145,12 @@ func clientDirectivesOf(header http.Header) clientDirectives {
 	return w
 }
 
-// allows reports whether an answer of an age may be used.
+// allows reports whether the directives permit a response of the given age.
 func (w *clientDirectives) allows(age time.Duration) bool {
 	return !w.noCache && (w.maxAge < 0 || age <= w.maxAge)
 }
 
-// lookup finds the entry by the request as it was sent, or else by its key. The target is nil in the first case.
+// lookup finds an entry by the raw request, or else by its key. The target is nil if the raw request found the entry.
 func (c *Cache) lookup(r *http.Request, call *Call) (*entry, *target, error) {
 	var buffer [768]byte
 	raw := call.Scheme.appendRaw(buffer[:0], r, call.Principal)
@@ -168,7 +166,7 @@ func (c *Cache) lookup(r *http.Request, call *Call) (*entry, *target, error) {
 	return c.store.get(t.key, raw), &t, nil
 }
 
-// forward answers with what the producer makes or, if that fails, with a stale answer if allowed. why is the parameter fwd
+// forward writes a response from the producer or, if that fails, a stale response if allowed. why is the fwd parameter
 // of Cache-Status.
 func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *target, old *entry, why string) error {
 	c.misses.Add(1)
@@ -197,8 +195,8 @@ func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *t
 	return c.write(w, r, call, res.entry, now, []string{status})
 }
 
-// bypass answers past the cache. The producer still gets the normalised request if the request can be understood, and a
-// GET for a HEAD.
+// bypass writes a response of the producer without the cache. The producer still gets a normalized request if the
+// request can be parsed, and GET instead of HEAD.
 func (c *Cache) bypass(w http.ResponseWriter, r *http.Request, call *Call, why string) error {
 	asked := r
 	if t, err := call.Scheme.target(r, call.Principal, call.Body); err == nil && isCacheable(r.Method) {
@@ -214,20 +212,20 @@ func (c *Cache) bypass(w http.ResponseWriter, r *http.Request, call *Call, why s
 	return relay(w, r, call, answer, cacheName+"; fwd="+why)
 }
 
-// Stats counts requests and evictions since the cache was made, and what it holds.
+// Stats contains counters since the creation of the cache, and its current size.
 type Stats struct {
-	// Hits, Stale and Misses are requests answered by a fresh answer, by a stale one, and by the producer. A stale answer
-	// after a failure counts in Misses too.
+	// Hits, Stale and Misses count requests served with a fresh response, with a stale response, and by the producer. A
+	// stale response after a failure also counts in Misses.
 	Hits, Stale, Misses uint64
 
-	// Evictions are answers removed to make room.
+	// Evictions counts the responses removed because of MaxSize.
 	Evictions uint64
 
-	// Entries and Bytes are what is held.
+	// Entries and Bytes are the number and total size of stored responses.
 	Entries, Bytes int64
 }
 
-// Stats returns the numbers.
+// Stats returns the current statistics.
 func (c *Cache) Stats() Stats {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
@@ -237,13 +235,13 @@ func (c *Cache) Stats() Stats {
 	}
 }
 
-// Header values, shared by many answers and never changed.
+// Header values shared by many responses; must not be modified.
 var (
 	varies        = []string{"Accept, Accept-Encoding, Accept-Language"}
 	variesByUser  = []string{"Accept, Accept-Encoding, Accept-Language, Authorization"}
 	cookie        = []string{"Cookie"}
 	publicNoCache = []string{"public, no-cache"}
-	// Not public, even if all get the same answer: a shared cache would bypass the guard.
+	// Not public even if all users get the same response, because a shared cache would bypass the guard.
 	privateNoCache = []string{"private, no-cache"}
 	privateNoStore = []string{"private, no-store"}
 )
@@ -260,12 +258,12 @@ func (e *entry) stampAt(age time.Duration) *stamp {
 	return s
 }
 
-// ttl returns for how many seconds an entry is still fresh; negative: it is stale.
+// ttl returns the remaining freshness of an entry in seconds; negative if stale.
 func (e *entry) ttl(age time.Duration) int64 {
 	return int64(e.fresh/time.Second) - int64(age/time.Second)
 }
 
-// write answers with an entry. status is Cache-Status; nil is that of a hit.
+// write writes an entry. status is Cache-Status; nil means the status of a hit.
 func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *entry, now time.Time, status []string) error {
 	s := e.stampAt(e.age(now))
 	if status == nil {
@@ -282,7 +280,7 @@ func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *ent
 		setVary(header, varies)
 	}
 	if len(r.Header["Cookie"]) > 0 && call.Principal == (Principal{}) {
-		setVary(header, cookie) // it may identify the user
+		setVary(header, cookie) // a cookie may identify the user
 	}
 	if len(call.Scheme.Headers) > 0 {
 		setVary(header, call.Scheme.Headers)
@@ -326,7 +324,7 @@ func (e *entry) writeNotModified(w http.ResponseWriter, f *form) error {
 	return nil
 }
 
-// writeForm writes a form, without Accept-Ranges (RFC 9110 §14.3): an eighth header would make the map grow.
+// writeForm writes a form without Accept-Ranges (RFC 9110 §14.3): an eighth header would grow the map.
 func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, call *Call, f *form) error {
 	header := w.Header()
 	for i := range e.headers {
@@ -357,11 +355,11 @@ func (c *Call) writeBody(w http.ResponseWriter, r *http.Request, status int, bod
 	return nil
 }
 
-// hopByHop are headers about a connection (RFC 9110 §7.6.1), or set by the writer of the response.
+// hopByHop lists headers of a connection (RFC 9110 §7.6.1), and headers that the response writer sets.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Cache-Status"}
 
-// relay writes an answer that is not stored. To an authorised request it is private, whatever its origin says, which knows
-// nothing of the guard (RFC 9111 §3.5).
+// relay writes a response without storing it. Responses to authorized requests become private whatever the origin
+// declares, because the origin is unaware of the guard (RFC 9111 §3.5).
 func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Answer, status string) error {
 	header := w.Header()
 	for name, values := range a.Header {
@@ -384,79 +382,77 @@ func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Answer, status
 	return call.writeBody(w, r, a.Status, a.Body, a.Own)
 }
 
-// Answer is what a [Producer] made.
+// Answer is a response of a [Producer].
 type Answer struct {
-	// Status is the HTTP status. 200 is stored and, for a short time, 404, 410 and 422.
+	// Status is the HTTP status. Responses with 200 are stored, and for a short time those with 404, 410 and 422.
 	Status int
 
-	// Header is the answer's header. Cache-Control, Expires, Age, Date and Vary decide its lifetime (RFC 9111 §5).
-	// Content-Type, Content-Language, Content-Location, Last-Modified, and ETag for validation, are stored with the
-	// answer; all others reach only the first client.
+	// Header is the response header. Cache-Control, Expires, Age, Date and Vary determine the lifetime (RFC 9111 §5).
+	// Content-Type, Content-Language, Content-Location, Last-Modified and, for validation, ETag are stored; other headers
+	// are sent only to the first client.
 	Header http.Header
 
-	// Body is the whole body, without a content coding. It does not change.
+	// Body is the complete body without content coding. It must not be modified.
 	Body []byte
 
-	// EntityTag is the opaque part of a strong entity tag of the body, for a producer whose answers also reach clients
-	// past the cache, with the same tag. Default: one is made of the bytes.
+	// EntityTag is the opaque part of a strong entity tag for the body. Set it if clients also get the response, with the
+	// same tag, without the cache. Default: a hash of the body.
 	EntityTag string
 
-	// Own says that the answer was made in this process. Default: false, another server has made it.
+	// Own reports whether this process produced the response. Default: false, another server did.
 	Own bool
 
-	// Negative says that an answer with status 200 stands in for a better one, and is stored as briefly as a 404.
-	// Default: false.
+	// Negative marks a fallback response with status 200, which is stored as briefly as a 404. Default: false.
 	Negative bool
 
-	// Tags are the canonical URLs, with |version if one was chosen, of the value sets, code systems and concept maps
-	// that the answer was made from. Default: nil, any change of a definition invalidates the answer.
+	// Tags are the canonicals of the value sets, code systems and concept maps that the response depends on, with |version
+	// if a version was requested. Default: nil, any change of a definition invalidates the response.
 	Tags []string
 }
 
-// Producer makes an answer. Its request is the client's, normalised: a GET or a POST whose header has only what the key
-// holds, credentials, and what identifies it in traces. The producer must not use anything else that differs between
-// requests. The request's context outlives that of the client, since others may wait for the same answer.
+// Producer produces a response. Its request is the client's in normalized form: a GET or POST with only the headers in
+// the key, credentials and trace headers. The producer must not depend on anything else that differs between requests.
+// The request's context outlives the client's request because other clients may wait for the same response.
 //
-// To validate a stale answer, the request has If-None-Match or If-Modified-Since. An Answer with status 304 then says
-// that the old one is still good.
+// To validate a stale response, the request has If-None-Match or If-Modified-Since. An Answer with status 304 confirms
+// the stored response.
 //
-// What is not a whole and valid FHIR answer is an error: a server's failure (5xx), a body cut off, a page in HTML. It is
-// not stored, and a stale answer takes its place if there is one.
+// Anything but a complete and valid FHIR response must be an error: failures (5xx), truncated bodies, HTML pages.
+// Errors are not stored, and a stale response is used instead if available.
 type Producer func(r *http.Request) (*Answer, error)
 
-// Call is a request as its handler knows it.
+// Call is a request with its context from the handler.
 type Call struct {
-	// Scheme says what the key is made of. Required.
+	// Scheme configures the key. Required.
 	Scheme *Scheme
 
-	// Principal is whom the request was authorised for.
+	// Principal is the user and client that the request was authorized for.
 	Principal Principal
 
-	// Body is the body of a POST in a canonical form, which becomes the body of the producer's request. It does not
-	// change.
+	// Body is the body of a POST in canonical form, which the producer's request gets. It must not be modified.
 	Body []byte
 
-	// Produce makes the answer. Required.
+	// Produce produces the response. Required.
 	Produce Producer
 
-	// BeginOwn writes the header of an answer that was made in this process, in place of the writer's WriteHeader. Default:
-	// nil, it is as any other.
+	// BeginOwn writes the header of a response that this process produced, instead of the writer's WriteHeader. Default:
+	// nil, WriteHeader.
 	BeginOwn func(w http.ResponseWriter, status int)
 
 	// Detach returns a context that Produce may use after the client's request has ended. It is called before that.
-	// Default: nil, the request's own context may be used.
+	// Default: nil, the request's own context is used.
 	Detach func(context.Context) context.Context
 }
 
-// isWhole reports whether the body is as long as its header says, and not coded.
+// isWhole reports whether the body matches Content-Length and has no content coding.
 func (a *Answer) isWhole() bool {
 	length, coding := a.Header.Get("Content-Length"), a.Header.Get("Content-Encoding")
 	return (length == "" || length == strconv.Itoa(len(a.Body))) && (coding == "" || strings.EqualFold(coding, "identity"))
 }
 
-// InvalidateTag removes the answers that depend on a definition, and those without known tags, and returns their number.
-// With a version (url|version), it removes those that name this one or none. An answer being made at the time still goes
-// to those who wait for it, but is not stored, and later requests get a new one.
+// InvalidateTag removes the responses that depend on a definition, and those without tags, and returns their number.
+// With a version (url|version), it removes those tagged with this version or without version. A response that is being
+// produced is still sent to its waiting clients, but is not stored, and later requests fetch a new one.
 func (c *Cache) InvalidateTag(canonical string) int {
 	base, version, _ := strings.Cut(canonical, "|")
 	return c.store.invalidate(func(s *store) []*entry {
@@ -464,8 +460,8 @@ func (c *Cache) InvalidateTag(canonical string) int {
 	})
 }
 
-// InvalidateSystem removes the answers that depend on a code system, as [Cache.InvalidateTag] does, and on its implicit
-// value sets: url?fhir_vs, url?fhir_vs=isa/code.
+// InvalidateSystem is [Cache.InvalidateTag] for a code system and its implicit value sets: url?fhir_vs,
+// url?fhir_vs=isa/code.
 func (c *Cache) InvalidateSystem(canonical string) int {
 	base, version, _ := strings.Cut(canonical, "|")
 	return c.store.invalidate(func(s *store) []*entry {
@@ -489,7 +485,7 @@ func (s *store) matching(canonical, version string) (found []*entry) {
 	return found
 }
 
-// Purge removes all answers, and returns their number.
+// Purge removes all responses and returns their number.
 func (c *Cache) Purge() int {
 	return c.store.invalidate(func(s *store) (found []*entry) {
 		for _, e := range s.entries {
@@ -499,7 +495,7 @@ func (c *Cache) Purge() int {
 	})
 }
 
-// invalidate begins a new generation and removes entries, each once.
+// invalidate starts a new generation and removes the found entries.
 func (s *store) invalidate(find func(*store) []*entry) (removed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -519,7 +515,7 @@ func (s *store) currentGeneration() *generation {
 	return s.generation
 }
 
-// index finds entries by the canonical URLs that they depend on.
+// index maps canonical URLs to the entries that depend on them.
 type index map[string]map[*entry]struct{}
 
 func (x index) put(e *entry) {
@@ -539,7 +535,7 @@ func (x index) drop(e *entry) {
 	}
 }
 
-// unknown is the key of entries whose tags are not known.
+// unknown is the key of entries without tags.
 const unknown = ""
 
 func (e *entry) indexKeys() iter.Seq[string] {
@@ -556,8 +552,8 @@ func (e *entry) indexKeys() iter.Seq[string] {
 	}
 }
 
-// depends reports whether an entry depends on a version of a definition, or on whichever is current. An empty version
-// means any.
+// depends reports whether an entry depends on a version of a definition, or on its current version. An empty version
+// matches all.
 func (e *entry) depends(canonical, version string) bool {
 	if version == "" || e.tags == nil {
 		return true

@@ -19,7 +19,7 @@ import (
 
 var errDown = errors.New("down")
 
-// TestLifetime follows one answer from its making to its end.
+// TestLifetime follows a response from creation to expiration.
 func TestLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one")
@@ -45,7 +45,7 @@ func TestLifetime(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		expect(t, serve(t, c, get(expandURL), call), "two", "fwd=stale; ttl=-120; detail=stale-if-error")
 		asked(t, o, 3)
-		expect(t, serve(t, c, get(expandURL), call), "two", "hit; ttl=-120") // it has just failed
+		expect(t, serve(t, c, get(expandURL), call), "two", "hit; ttl=-120") // the last attempt has just failed
 		asked(t, o, 3)
 		time.Sleep(11 * time.Second)
 		serve(t, c, get(expandURL), call)
@@ -58,7 +58,7 @@ func TestLifetime(t *testing.T) {
 	})
 }
 
-// TestBackgroundFailure makes sure that a server in trouble is not asked at each request.
+// TestBackgroundFailure checks that a failing origin is not called for each request.
 func TestBackgroundFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one")
@@ -80,7 +80,7 @@ func TestBackgroundFailure(t *testing.T) {
 	})
 }
 
-// TestRefusedInBackground makes sure that an answer does not outlive what it rests on.
+// TestRefusedInBackground checks that a refusal during background revalidation ends the use of the stale response.
 func TestRefusedInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one")
@@ -102,7 +102,7 @@ func TestWhatIsKept(t *testing.T) {
 		status  int
 		scheme  *Scheme
 		headers []string
-		lasts   time.Duration // 0: not at all
+		lasts   time.Duration // 0: not stored
 	}{
 		"silent":                         {200, plain, nil, time.Minute},
 		"max-age":                        {200, plain, []string{"Cache-Control: max-age=30"}, 30 * time.Second},
@@ -163,7 +163,7 @@ func TestWhatIsKept(t *testing.T) {
 	}
 }
 
-// TestNegative makes sure that an answer for lack of a better one is kept as shortly as one that there is none.
+// TestNegative checks that a fallback response is stored as briefly as a negative response.
 func TestNegative(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{answer: func(*http.Request) (*Answer, error) {
@@ -185,7 +185,7 @@ func TestNegative(t *testing.T) {
 	})
 }
 
-// TestStaleBounds makes sure that an answer is no longer used than it allows itself.
+// TestStaleBounds checks that a stale response is not used longer than its own directives allow.
 func TestStaleBounds(t *testing.T) {
 	for name, test := range map[string]struct {
 		headers      []string
@@ -313,8 +313,8 @@ func TestWishes(t *testing.T) {
 	}
 }
 
-// TestAge makes sure that an answer which says how old it is, and not how long it is good, is as old as that (RFC 9111
-// §5.1), and kept for as long as others.
+// TestAge checks that a response with an Age but without a lifetime counts as that old (RFC 9111 §5.1) and is stored as
+// long as others.
 func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one", "Age: 7200")
@@ -333,8 +333,8 @@ func TestAge(t *testing.T) {
 	})
 }
 
-// TestEntityTag makes sure that a producer's own name for its bytes is kept, with each coding's suffix, when it says that
-// they are still the same, and over a restart.
+// TestEntityTag checks that a producer's entity tag is kept, with the suffix of each coding, after validation and after
+// a restart.
 func TestEntityTag(t *testing.T) {
 	o := &origin{answer: func(r *http.Request) (*Answer, error) {
 		if r.Header.Get("If-None-Match") == `"made"` {
@@ -358,8 +358,8 @@ func TestEntityTag(t *testing.T) {
 	asked(t, o, 2)
 }
 
-// TestBypassAsksTheSame makes sure that a request which is answered past the cache is put to the producer as others are,
-// and that HEAD tells how long the body of GET would be (RFC 9110 §8.6).
+// TestBypassAsksTheSame checks that a bypassed request reaches the producer in the same form as others, and that HEAD
+// returns the Content-Length of GET (RFC 9110 §8.6).
 func TestBypassAsksTheSame(t *testing.T) {
 	for name, query := range map[string]string{"understood": "", "not understood": "&a;b"} {
 		o := &origin{answer: func(r *http.Request) (*Answer, error) {
@@ -376,8 +376,8 @@ func TestBypassAsksTheSame(t *testing.T) {
 	}
 }
 
-// TestRelayedToOne makes sure that no shared cache keeps what an authorised request got, whatever its origin says of
-// it (RFC 9111 §3.5).
+// TestRelayedToOne checks that no shared cache may store the response to an authorized request, whatever the origin
+// declares (RFC 9111 §3.5).
 func TestRelayedToOne(t *testing.T) {
 	for said, want := range map[string]string{"": "private, no-cache", "public, s-maxage=60": "private, no-cache", "public, no-store": "private, no-store"} {
 		for _, wish := range []string{"no-store", "no-cache"} {
@@ -395,7 +395,7 @@ func TestRelayedToOne(t *testing.T) {
 	}
 }
 
-// TestNotUnderstood leaves it to the producer to say what is wrong with a request.
+// TestNotUnderstood checks that the producer handles requests that cannot be parsed.
 func TestNotUnderstood(t *testing.T) {
 	for _, query := range []string{"&filter=%zz", "&a;b", "&_format=yaml", "&_format=json&_format=xml", "&_pretty=true&_pretty=false"} {
 		o := says("one")
@@ -415,7 +415,7 @@ func TestNotUnderstood(t *testing.T) {
 	}
 }
 
-// TestBypassFails makes sure that nothing is written then.
+// TestBypassFails checks that an error during a bypass writes nothing.
 func TestBypassFails(t *testing.T) {
 	w := httptest.NewRecorder()
 	o := &origin{answer: fails(errDown)}
@@ -425,8 +425,7 @@ func TestBypassFails(t *testing.T) {
 	}
 }
 
-// TestRelayed makes sure that an answer that is not kept reaches who asked as it is, but for what is about
-// another connection.
+// TestRelayed checks that a response that is not stored is relayed unchanged except for hop-by-hop headers.
 func TestRelayed(t *testing.T) {
 	o := &origin{answer: func(*http.Request) (*Answer, error) {
 		return answerOf(http.StatusUnauthorized, "{}", "Www-Authenticate: Bearer", "Retry-After: 5", "Vary: Origin", "Connection: close", "Content-Length: 2", "Cache-Status: other; hit"), nil
@@ -443,7 +442,7 @@ func TestRelayed(t *testing.T) {
 	}
 }
 
-// TestFHIRVersion makes sure that the producer is asked for the version that the key holds.
+// TestFHIRVersion checks that the producer's request has the FHIR version of the key.
 func TestFHIRVersion(t *testing.T) {
 	c := New(Options{})
 	o := &origin{answer: func(r *http.Request) (*Answer, error) { return answerOf(200, r.Header.Get("Accept")), nil }}
@@ -459,7 +458,7 @@ func TestFHIRVersion(t *testing.T) {
 	asked(t, o, 1)
 }
 
-// TestRevalidatedAnswer makes sure that a confirmed answer keeps its compressed forms, and gets its new tags.
+// TestRevalidatedAnswer checks that a confirmed response keeps its compressed forms and gets its new tags.
 func TestRevalidatedAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one", `ETag: "v1"`)
@@ -482,7 +481,7 @@ func TestRevalidatedAnswer(t *testing.T) {
 	})
 }
 
-// TestInvalidateWhileRefreshing makes sure that a stale answer whose refresh came to nothing is refreshed again.
+// TestInvalidateWhileRefreshing checks that a refresh discarded by an invalidation is repeated.
 func TestInvalidateWhileRefreshing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := says("one")
@@ -507,7 +506,7 @@ func TestInvalidateWhileRefreshing(t *testing.T) {
 	})
 }
 
-// TestFailuresAreShared has a crowd ask an origin that fails, at once and one after another: it is asked once in a moment.
+// TestFailuresAreShared checks that concurrent and successive requests share a failure.
 func TestFailuresAreShared(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -554,8 +553,8 @@ func TestFailuresAreShared(t *testing.T) {
 	}
 }
 
-// TestStaleAfterFailure makes sure that an origin is asked again after a failure as soon if there is a stale answer as if
-// there is none: after FailureTTL, or when it said.
+// TestStaleAfterFailure checks that the origin is retried equally soon with and without a stale response: after
+// FailureTTL or Retry-After.
 func TestStaleAfterFailure(t *testing.T) {
 	down := fails(errDown)
 	busy := responds(503, "busy", "Retry-After: 7")
@@ -599,7 +598,7 @@ func TestStaleAfterFailure(t *testing.T) {
 	}
 }
 
-// TestRetryAfterIsWhatIsLeft tells a client that comes later of the rest of the time alone.
+// TestRetryAfterIsWhatIsLeft checks that later clients get only the remaining time of Retry-After.
 func TestRetryAfterIsWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{answer: responds(503, "busy", "Retry-After: 30")}
@@ -613,7 +612,7 @@ func TestRetryAfterIsWhatIsLeft(t *testing.T) {
 	})
 }
 
-// TestInvalidationEndsFailures has a write end what is remembered of failures, too.
+// TestInvalidationEndsFailures checks that an invalidation also clears stored failures.
 func TestInvalidationEndsFailures(t *testing.T) {
 	o := &origin{answer: responds(503, "busy", "Retry-After: 30")}
 	c := New(Options{})
@@ -624,7 +623,7 @@ func TestInvalidationEndsFailures(t *testing.T) {
 	asked(t, o, 2)
 }
 
-// TestFailuresAreBounded has more questions fail than are remembered.
+// TestFailuresAreBounded checks the maximum number of stored failures.
 func TestFailuresAreBounded(t *testing.T) {
 	o := &origin{answer: fails(&Unavailable{Err: errDown})}
 	c := New(Options{FailureTTL: time.Hour})
@@ -643,7 +642,7 @@ func TestFailuresAreBounded(t *testing.T) {
 	asked(t, large, 2)
 }
 
-// TestRetryAfter reads what servers say of when to ask again.
+// TestRetryAfter checks the values of Retry-After.
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
@@ -657,7 +656,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// tagged is a producer whose answers have tags.
+// tagged returns a producer whose responses have tags.
 func tagged(tags ...string) Producer {
 	return func(*http.Request) (*Answer, error) {
 		a := answerOf(200, "one")
@@ -718,8 +717,8 @@ func TestInvalidate(t *testing.T) {
 	}
 }
 
-// TestInvalidateWhileAsking makes sure that what may have been made of old definitions is not kept, and is not
-// given to those who come after the change.
+// TestInvalidateWhileAsking checks that a response that may be based on outdated definitions is not stored, and not
+// sent to requests made after the change.
 func TestInvalidateWhileAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var version atomic.Int64
@@ -741,11 +740,11 @@ func TestInvalidateWhileAsking(t *testing.T) {
 	})
 }
 
-// TestInvalidationRace changes a definition and then says so, again and again, while many ask: an answer that
-// was asked for afterwards is never older than that.
+// TestInvalidationRace repeatedly changes a definition and invalidates it during concurrent requests. A request after
+// an invalidation never gets an older response.
 func TestInvalidationRace(t *testing.T) {
 	var version, told atomic.Int64
-	c := New(Options{TTL: time.Nanosecond * 1000, StaleWhileRevalidate: time.Hour}) // so that there is refreshing, too
+	c := New(Options{TTL: time.Nanosecond * 1000, StaleWhileRevalidate: time.Hour}) // short TTL, so that background refreshes occur too
 	call := &Call{Scheme: plain, Produce: func(*http.Request) (*Answer, error) {
 		a := answerOf(200, fmt.Sprint(version.Load()))
 		a.Tags = []string{"http://vs"}
@@ -784,14 +783,14 @@ func TestInvalidationRace(t *testing.T) {
 	all.Wait()
 }
 
-// combination is what an answer may depend on. Each has its own answer, which says so.
+// combination contains everything that a response may depend on. Each combination has a distinct response.
 type combination struct {
 	varyBy                                        VaryBy
 	user, client, token, format, language, filter string
 	body                                          string
 }
 
-// wants is what the answer to a combination says: whatever differs without being in it was not to be looked at.
+// wants returns the expected response, which contains only those parts that responses may depend on.
 func (x combination) wants() string {
 	who := "all"
 	switch {
@@ -806,10 +805,10 @@ func (x combination) wants() string {
 	return fmt.Sprintf("%s|%s|%s|%s|%s|%s", who, x.format, x.language, x.filter, x.body, padding)
 }
 
-// padding makes answers worth to be compressed.
+// padding makes responses large enough to compress.
 var padding = strings.Repeat("padding ", 200)
 
-// request returns the request for a combination, written in one of several ways.
+// request returns the request for a combination in one of several equivalent notations.
 func (x combination) request(random *rand.Rand) *http.Request {
 	method := http.MethodGet
 	if x.body != "" {
@@ -838,8 +837,8 @@ func (x combination) request(random *rand.Rand) *http.Request {
 	return r
 }
 
-// TestNobodyGetsAnothers has many ask for many things at once, while things are invalidated, and looks into each
-// answer for whether it is the one that was made for exactly that.
+// TestNobodyGetsAnothers runs many concurrent requests and invalidations, and checks that each response matches its
+// request exactly.
 func TestNobodyGetsAnothers(t *testing.T) {
 	c := New(Options{MaxSize: 300 << 10, TTL: 20 * time.Millisecond, StaleWhileRevalidate: time.Minute, StaleIfError: time.Minute})
 	pick := func(random *rand.Rand, of ...string) string { return of[random.IntN(len(of))] }
@@ -855,7 +854,7 @@ func TestNobodyGetsAnothers(t *testing.T) {
 		call := &Call{Scheme: &Scheme{VaryBy: x.varyBy}, Principal: Principal{User: x.user, Client: x.client}, Body: []byte(x.body)}
 		private := x.varyBy != VaryByNone && random.IntN(10) == 0
 		call.Produce = func(r *http.Request) (*Answer, error) {
-			// Of this request only what the key holds may be looked at.
+			// The response may depend only on the parts of this request that are in the key.
 			_, format, _ := strings.Cut(r.Header.Get("Accept"), "+")
 			y := x
 			y.format, y.language, y.filter = format, r.Header.Get("Accept-Language"), strings.ReplaceAll(r.URL.Query().Get("filter"), "&", "%26")
@@ -914,7 +913,7 @@ func TestNobodyGetsAnothers(t *testing.T) {
 	}
 }
 
-// origin is a producer that counts, and what a test makes it do.
+// origin is a producer that counts its calls.
 type origin struct {
 	calls  atomic.Int64
 	answer Producer
@@ -926,25 +925,25 @@ func (o *origin) produce(r *http.Request) (*Answer, error) {
 	return o.answer(r)
 }
 
-// call returns a call of what everybody may see.
+// call returns a call for a public response.
 func (o *origin) call() *Call { return &Call{Scheme: plain, Produce: o.produce} }
 
-// says is a producer of one body, with headers given as "Name: value".
+// says returns a producer of a fixed body, with headers given as "Name: value".
 func says(body string, headers ...string) *origin {
 	return &origin{answer: responds(http.StatusOK, body, headers...)}
 }
 
-// responds returns what always answers the same, with headers given as "Name: value".
+// responds returns a producer of a fixed response, with headers given as "Name: value".
 func responds(status int, body string, headers ...string) Producer {
 	return func(*http.Request) (*Answer, error) { return answerOf(status, body, headers...), nil }
 }
 
-// fails returns what always fails.
+// fails returns a producer that always fails.
 func fails(err error) Producer {
 	return func(*http.Request) (*Answer, error) { return nil, err }
 }
 
-// answerOf makes an answer in JSON.
+// answerOf returns a JSON response.
 func answerOf(status int, body string, headers ...string) *Answer {
 	header := http.Header{"Content-Type": {"application/fhir+json"}}
 	for _, line := range headers {
@@ -956,10 +955,10 @@ func answerOf(status int, body string, headers ...string) *Answer {
 
 const expandURL = "http://fhir.example.org/fhir/R4/ValueSet/$expand?url=http://example.org/vs"
 
-// get makes a GET with headers given as "Name: value".
+// get returns a GET request with headers given as "Name: value".
 func get(url string, headers ...string) *http.Request { return with(http.MethodGet, url, headers...) }
 
-// with makes a request.
+// with returns a request with headers given as "Name: value".
 func with(method, url string, headers ...string) *http.Request {
 	r := httptest.NewRequest(method, url, nil)
 	for _, line := range headers {
@@ -969,7 +968,7 @@ func with(method, url string, headers ...string) *http.Request {
 	return r
 }
 
-// serve asks a cache.
+// serve sends a request through a cache.
 func serve(t *testing.T, c *Cache, r *http.Request, call *Call) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -979,7 +978,7 @@ func serve(t *testing.T, c *Cache, r *http.Request, call *Call) *httptest.Respon
 	return w
 }
 
-// expect checks body and Cache-Status of an answer.
+// expect checks body and Cache-Status of a response.
 func expect(t *testing.T, w *httptest.ResponseRecorder, body, status string) {
 	t.Helper()
 	if got, _ := io.ReadAll(w.Body); string(got) != body {
@@ -990,7 +989,7 @@ func expect(t *testing.T, w *httptest.ResponseRecorder, body, status string) {
 	}
 }
 
-// asked checks how often an origin was asked.
+// asked checks the number of calls of an origin.
 func asked(t *testing.T, o *origin, want int64) {
 	t.Helper()
 	if got := o.calls.Load(); got != want {
@@ -998,10 +997,10 @@ func asked(t *testing.T, o *origin, want int64) {
 	}
 }
 
-// plain is a scheme for what everybody may see.
+// plain is the scheme of public responses.
 var plain = &Scheme{VaryBy: VaryByNone}
 
-// check checks that a store's parts agree with each other.
+// check checks that the data structures of a store are consistent.
 func (s *store) check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

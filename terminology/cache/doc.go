@@ -1,51 +1,50 @@
-// Package cache is an HTTP cache for FHIR operations (RFC 9111), whoever answers them: a library in memory, or servers.
-// Its keys know what parameters mean. It knows nothing of the server around it.
+// Package cache implements an HTTP cache (RFC 9111) for FHIR operations, performed in memory or by other servers.
+// Its keys interpret FHIR parameters. It is independent of the server that uses it.
 //
-//	request, [Call]
-//	   │ as it was sent ─────────────────► hit        cache.go: lookup
-//	   │ parsed, [Key]: key.go
-//	   ▼
-//	 store ── fresh ─────────────────────► hit        store.go, entry.go
-//	   │ ├─── stale-while-revalidate ────► hit, and a new answer in the background
-//	   │ └─── stale, or nothing stored                cache.go: Serve
-//	   ▼
-//	 one flight per key ── [Producer] ──► [Answer]    flight.go
-//	   │ stored if it may be, and if no invalidation came in between
-//	   ▼
-//	 written: in the coding that is wanted (entry.go), as 304 if the client has it, stale after a failure
+// request, [Call]
 //
-// # Who shares answers
+//	  │ raw request ────────────────────► hit        cache.go: lookup
+//	  │ parsed, [Key]: key.go
+//	  ▼
+//	store ── fresh ─────────────────────► hit        store.go, entry.go
+//	  │ ├─── stale-while-revalidate ────► hit, and a refresh in the background
+//	  │ └─── stale, or nothing stored                cache.go: Serve
+//	  ▼
+//	one flight per key ── [Producer] ──► [Answer]    flight.go
+//	  │ stored if allowed and not invalidated meanwhile
+//	  ▼
+//	written: in the preferred coding (entry.go), as 304 if the client has the response, stale after a failure
 //
-// A key is the SHA-256 of all that an answer may depend on: host, path, parameters, the body of a POST, the
-// representation, the headers in [Scheme.Headers], and the principal as [Scheme.VaryBy] says. The producer gets a request
-// with nothing else but credentials, so what else a client sends cannot poison an answer for others. Credentials
-// without a principal stand for themselves. An answer that its origin calls private, or that varies by credentials, is
-// stored only under a personal key; one in another format than the key's is not stored.
+// # Sharing
 //
-// An answer that is not stored goes to one client, even if others waited for the same.
+// A key is the SHA-256 of everything that a response may depend on: host, path, parameters, the body of a POST, the
+// representation, the headers in [Scheme.Headers], and the principal according to [Scheme.VaryBy]. The producer gets a
+// request without anything else except credentials, so that clients cannot poison responses for others with unkeyed input.
+// Credentials without a principal are part of the key. A response that is private or varies by credentials is stored
+// only under a personal key. A response in another format than the key's is not stored.
+//
+// A response that is not stored is sent to one client, even if others waited for the same key.
 //
 // # Freshness
 //
-// The lifetime is s-maxage, max-age or Expires, in this order, less Age, and [Options.TTL] at most and by default.
-// Answers with no-store, Set-Cookie or Vary: * are not stored; those with no-cache are validated each time. Negative
-// answers live for [Options.NegativeTTL]. Failures (errors of the producer, 5xx, 429) are not stored: a stale answer takes
-// their place. Without one, they answer all requests with the same key for [Options.FailureTTL] or Retry-After.
+// The lifetime is s-maxage, max-age or Expires, in this order, minus Age. [Options.TTL] is the maximum and the default.
+// Responses with no-store, Set-Cookie or Vary: * are not stored; those with no-cache are always validated. Negative
+// responses are stored for [Options.NegativeTTL]. Failures (producer errors, 5xx, 429) are not stored: a stale response
+// is used instead. Without one, all requests with the same key get the failure for [Options.FailureTTL] or Retry-After.
 //
-// Of a request's Cache-Control, no-store, no-cache, max-age and only-if-cached count. Age and Cache-Status (RFC 9211)
-// say where an answer came from. Clients validate each time (no-cache): no invalidation reaches what they use without
-// asking. Answers to authorised requests are private, lest a shared cache
-// passes them on before the guard.
+// The request directives no-store, no-cache, max-age and only-if-cached are supported. Age and Cache-Status (RFC 9211)
+// report the origin of a response. Clients must always validate (no-cache) because invalidations do not reach their
+// caches. Responses to authorized requests are private so that no shared cache serves them without the guard.
 //
 // # Invalidation
 //
-// [Cache.InvalidateTag], [Cache.InvalidateSystem] and [Cache.Purge] remove answers and begin a new generation
-// (cache.go): an answer being made at the time is not stored, and no later request gets it. [Scheme.Epoch] is for
+// [Cache.InvalidateTag], [Cache.InvalidateSystem] and [Cache.Purge] remove responses and start a new generation
+// (cache.go): a response that is being produced is not stored and not used for later requests. [Scheme.Epoch] supports
 // definitions that are replaced as a whole.
 //
-// # Room
+// # Size
 //
-// [Options.MaxSize] bounds everything together. What stays is decided by how often and how lately it was used (store.go).
-// No library does this: go-cache has no bound, and those that have one evict later, in goroutines,
-// by weights that do not change, while an answer grows here when it is compressed, and one lock keeps entries, index
-// and numbers in agreement.
+// [Options.MaxSize] bounds all memory of the cache. Eviction depends on frequency and recency of use (store.go).
+// No library fits: go-cache is unbounded, and bounded ones evict asynchronously by fixed weights. Here an entry grows
+// when it is compressed, and a single lock keeps entries, index and counters consistent.
 package cache

@@ -20,23 +20,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// entry is a stored answer, ready to be written. Only its atomic fields and its place change.
+// entry is a stored response, ready to be written. Only its atomic fields and its place change.
 type entry struct {
 	key     Key
 	status  int
-	origin  http.Header // the storedHeaders of the producer's answer
-	headers []field     // the writtenHeaders of origin
+	origin  http.Header // storedHeaders of the response
+	headers []field     // writtenHeaders of origin
 	tags    []string
-	own     bool // made in this process
+	own     bool // produced by this process
 	forms   [codings]encoding
-	made    time.Time // at its origin
+	made    time.Time // time of creation at the origin
 	freshness
 
-	uses  atomic.Uint32 // how often it was written, up to two
+	uses  atomic.Uint32 // number of uses, at most two
 	stamp atomic.Pointer[stamp]
-	retry atomic.Int64 // when to ask again, after a failure or while asking, in Unix nanoseconds
+	retry atomic.Int64 // earliest next fetch after a failure or during a fetch, in Unix nanoseconds
 
-	place place // guarded by the store
+	place place // guarded by the store's mutex
 }
 
 type field struct {
@@ -46,7 +46,7 @@ type field struct {
 
 var storedHeaders = []string{"Content-Type", "Content-Language", "Content-Location", "Last-Modified", "Etag", "Cache-Control", "Expires"}
 
-// writtenHeaders are written as they are. ETag is not, since ours may be of another coding.
+// writtenHeaders are written unchanged. ETag is excluded because the entry's tag may belong to another coding.
 var writtenHeaders = storedHeaders[:4]
 
 func newEntry(t *target, a *Answer, f freshness, now time.Time) *entry {
@@ -54,14 +54,14 @@ func newEntry(t *target, a *Answer, f freshness, now time.Time) *entry {
 	e.origin = make(http.Header, len(storedHeaders))
 	for _, name := range storedHeaders {
 		if values := a.Header[name]; len(values) > 0 {
-			e.origin[name] = slices.Clip(values) // so that appending does not write into ours
+			e.origin[name] = slices.Clip(values) // so that appending does not modify the producer's slice
 		}
 	}
 	e.prepare(a.Body, a.EntityTag)
 	return e
 }
 
-// prepare makes the headers of origin and the plain form of the body, with a tag if there is none.
+// prepare sets the headers and the uncompressed form of the body, with a computed tag if tag is empty.
 func (e *entry) prepare(body []byte, tag string) {
 	for _, name := range writtenHeaders {
 		if values := e.origin[name]; len(values) > 0 {
@@ -77,7 +77,7 @@ func (e *entry) prepare(body []byte, tag string) {
 	e.forms[identity].Store(newForm(identity, body, tag))
 }
 
-// revalidated returns an entry with the old body, freshened by the header of a 304 (RFC 9111 §4.3.4).
+// revalidated returns an entry with the old body and the header updated from a 304 (RFC 9111 §4.3.4).
 func (o *Options) revalidated(old *entry, t *target, a *Answer, now time.Time) (*entry, bool) {
 	header := old.origin.Clone()
 	maps.Copy(header, a.Header)
@@ -97,13 +97,13 @@ func (o *Options) revalidated(old *entry, t *target, a *Answer, now time.Time) (
 	return e, ok
 }
 
-// What an entry and a tag take in bytes beside their contents, as a test measures it.
+// Measured overhead of an entry and of a tag in bytes; verified by a test.
 const (
 	entryOverhead = 1500
 	tagOverhead   = 260
 )
 
-// cost returns the bytes that an entry takes, without its aliases.
+// cost returns the size of an entry in bytes without its aliases.
 func (e *entry) cost() int64 {
 	size := entryOverhead + len(e.forms[identity].Load().body)
 	for name, values := range e.origin {
@@ -125,8 +125,8 @@ func (e *entry) cost() int64 {
 
 func (e *entry) age(now time.Time) time.Duration { return max(0, now.Sub(e.made)) }
 
-// choose returns the form to write: in the coding that the client wants most, or plain while compression does not pay,
-// which it does from the second use on. grown is by how much the entry has grown.
+// choose returns the form to write: the coding that the client prefers, from the second use on; identity before that
+// and where compression does not help. grown is the growth of the entry in bytes.
 func (e *entry) choose(accepts *weights) (f *form, grown int) {
 	plain := e.forms[identity].Load()
 	mustCode := accepts[identity] == 0
@@ -153,13 +153,13 @@ func (e *entry) choose(accepts *weights) (f *form, grown int) {
 	return f, f.cost()
 }
 
-// worthCoding reports whether a coding makes the body smaller, as far as is known.
+// worthCoding reports whether a coding makes the body smaller, or has not been tried yet.
 func (e *entry) worthCoding(c coding, length int) bool {
 	f := e.forms[c].Load()
 	return f == nil || len(f.body) < length
 }
 
-// place is where an entry stands in the store.
+// place is the position of an entry in the store.
 type place struct {
 	segment int
 	element *list.Element
@@ -167,9 +167,9 @@ type place struct {
 	size    int64
 }
 
-// stamp holds the headers of an entry that change each second.
+// stamp contains the headers of an entry that change every second.
 type stamp struct {
-	second int64 // of the entry's age
+	second int64 // age of the entry
 	age    []string
 	status []string // Cache-Status of a hit
 }
@@ -177,31 +177,31 @@ type stamp struct {
 // coding is a content coding (RFC 9110 §8.4.1).
 type coding uint8
 
-// The codings. Of those that a client wants equally, the last is used.
+// Content codings. If a client accepts several equally, the highest is used.
 const (
 	identity coding = iota
 	gzipped
 	zstandard
-	codings // their number
+	codings // number of codings
 )
 
-// names are the codings in headers. suffixes end the entity tags of coded forms, and differ from those of Caddy's encode,
-// which strips its own.
+// names are the codings in headers. suffixes are appended to the entity tags of coded forms. They differ from those of
+// Caddy's encode, which strips its own.
 var (
 	names    = [codings]string{"", "gzip", "zstd"}
 	suffixes = [codings]string{"", "-gz", "-zs"}
 )
 
-// minCompressed is the size from which bodies are compressed: smaller ones fit into one packet.
+// minCompressed is the minimum size of a body to compress, in bytes. Smaller bodies fit into one packet.
 const minCompressed = 1024
 
-// weights are how much a client wants each coding, in thousandths; 0: not at all.
+// weights contains the client's preference for each coding in thousandths; 0 means not acceptable.
 type weights [codings]int
 
-// unnamed is the weight of identity if it is not named: acceptable, but last.
+// unnamed is the weight of identity if it is not listed: acceptable, but last.
 const unnamed = 1
 
-// acceptedCodings reads Accept-Encoding (RFC 9110 §12.5.3). Without it, nothing is coded.
+// acceptedCodings parses Accept-Encoding (RFC 9110 §12.5.3). Without the header, only identity is acceptable.
 func acceptedCodings(values []string) (w weights) {
 	w = weights{identity: unnamed}
 	var named [codings]bool
@@ -227,7 +227,7 @@ func acceptedCodings(values []string) (w weights) {
 	return w
 }
 
-// codingOf returns the coding with a name; x-gzip is gzip (RFC 9110 §8.4.1.3).
+// codingOf returns the coding with a name; x-gzip means gzip (RFC 9110 §8.4.1.3).
 func codingOf(name string) (coding, bool) {
 	switch {
 	case strings.EqualFold(name, "gzip"), strings.EqualFold(name, "x-gzip"):
@@ -240,7 +240,7 @@ func codingOf(name string) (coding, bool) {
 	return identity, false
 }
 
-// best returns the available coding that the client wants most.
+// best returns the available coding that the client prefers.
 func (w *weights) best(toBeHad func(coding) bool) coding {
 	best := identity
 	for c := identity + 1; c < codings; c++ {
@@ -255,12 +255,12 @@ func (w *weights) best(toBeHad func(coding) bool) coding {
 type form struct {
 	coding coding
 	body   []byte
-	tag    string // entity tag, without quotes
+	tag    string // entity tag without quotes
 	etag   []string
 	length []string
 }
 
-// encoding is a form that is made when it is first needed.
+// encoding is a form that is computed on first use.
 type encoding struct {
 	atomic.Pointer[form]
 	compressing atomic.Bool
@@ -268,7 +268,7 @@ type encoding struct {
 
 const formOverhead = 250
 
-// newForm makes a form of a coded body; tag is that of the plain body.
+// newForm returns a form for a coded body; tag is that of the uncompressed body.
 func newForm(c coding, body []byte, tag string) *form {
 	tag += suffixes[c]
 	return &form{coding: c, body: body, tag: tag, etag: []string{`"` + tag + `"`}, length: []string{strconv.Itoa(len(body))}}
@@ -286,24 +286,24 @@ func encode(c coding, body []byte) []byte {
 	w := gzipWriters.Get().(*gzip.Writer)
 	defer gzipWriters.Put(w)
 	w.Reset(&b)
-	_, _ = w.Write(body) // a Buffer takes everything
+	_, _ = w.Write(body) // a bytes.Buffer never fails
 	_ = w.Close()
 	return bytes.Clone(b.Bytes())
 }
 
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// zstdEncoder has windows that every client can decode (RFC 9659 §3).
+// zstdEncoder uses windows that every client can decode (RFC 9659 §3).
 var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 	if err != nil {
-		panic("cache: zstd options: " + err.Error()) // they are constant
+		panic("cache: zstd options: " + err.Error()) // the options are constant
 	}
 	return e
 })
 
-// entityTags yields the opaque parts of the tags in If-None-Match, or * (RFC 9110 §13.1.2); weak tags match too. It ends
-// at a syntax error.
+// entityTags yields the opaque parts of the tags in If-None-Match, or * (RFC 9110 §13.1.2), including weak tags. It
+// stops at a syntax error.
 func entityTags(values []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, rest := range values {
@@ -347,10 +347,10 @@ func (e *entry) matched(header http.Header, accepts *weights) *form {
 	return nil
 }
 
-// directives are those of a Cache-Control header; names are in lower case.
+// directives contains the directives of a Cache-Control header; names are in lower case.
 type directives map[string]string
 
-// parseDirectives reads Cache-Control (RFC 9111 §5.2).
+// parseDirectives parses Cache-Control (RFC 9111 §5.2).
 func parseDirectives(values []string) directives {
 	if len(values) == 0 {
 		return nil
@@ -371,7 +371,7 @@ func (d directives) has(name string) bool {
 	return ok
 }
 
-// seconds returns the value of a directive in seconds. One that cannot be read counts as 0 (RFC 9111 §4.2.1).
+// seconds returns the value of a directive in seconds. An invalid value counts as 0 (RFC 9111 §4.2.1).
 func (d directives) seconds(name string) (value time.Duration, ok bool) {
 	text, ok := d[name]
 	if !ok {
@@ -384,15 +384,15 @@ func (d directives) seconds(name string) (value time.Duration, ok bool) {
 	return time.Duration(n) * time.Second, true
 }
 
-// freshness is how long an answer may be used.
+// freshness contains the lifetimes of a response.
 type freshness struct {
-	age time.Duration // when it came here
+	age time.Duration // age on arrival
 
-	// Counted from when the answer was made, which was age before it came here.
-	fresh                time.Duration // used without asking
-	staleWhileRevalidate time.Duration // used while asking (RFC 5861 §3)
-	staleIfError         time.Duration // used if asking fails (RFC 5861 §4)
-	kept                 time.Duration // kept at least for validation
+	// Durations since the creation of the response, which was age before its arrival.
+	fresh                time.Duration // usable without revalidation
+	staleWhileRevalidate time.Duration // usable during revalidation (RFC 5861 §3)
+	staleIfError         time.Duration // usable after a failure (RFC 5861 §4)
+	kept                 time.Duration // minimum retention, for validation
 }
 
 func isNegative(status int) bool {
@@ -401,8 +401,8 @@ func isNegative(status int) bool {
 
 func (a *Answer) isNegative() bool { return a.Negative || isNegative(a.Status) }
 
-// freshnessOf returns how long an answer may be used, and whether it may be stored at all (RFC 9111 §3). The lifetime is
-// what the answer says, and at most and by default what the options say.
+// freshnessOf returns the lifetimes of a response and whether it may be stored at all (RFC 9111 §3). The options limit
+// the lifetimes of the response and provide the defaults.
 func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, ok bool) {
 	d := parseDirectives(a.Header["Cache-Control"])
 	switch {
@@ -410,7 +410,7 @@ func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, o
 		len(a.Body) == 0,
 		d.has("no-store"),
 		d.has("private") && !key.personal,
-		len(a.Header["Set-Cookie"]) > 0, // is for one client
+		len(a.Header["Set-Cookie"]) > 0, // addressed to a single client
 		!varyIsKept(a.Header["Vary"], key):
 		return f, false
 	}
@@ -442,12 +442,12 @@ func isFailure(status int) bool {
 	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
 }
 
-// canRevalidate reports whether an answer is worth storing just for validation.
+// canRevalidate reports whether a response is worth storing only for validation.
 func canRevalidate(a *Answer) bool {
 	return a.Status == http.StatusOK && a.Header.Get("Etag") != ""
 }
 
-// atMost returns the value of a directive, at most limit; limit if there is none.
+// atMost returns the value of a directive capped at limit, or limit without the directive.
 func (d directives) atMost(name string, limit time.Duration) time.Duration {
 	if value, ok := d.seconds(name); ok {
 		return min(value, limit)
@@ -455,7 +455,7 @@ func (d directives) atMost(name string, limit time.Duration) time.Duration {
 	return limit
 }
 
-// saidLifetime is the lifetime that an answer declares (RFC 9111 §4.2.1).
+// saidLifetime returns the explicit lifetime of a response (RFC 9111 §4.2.1).
 func saidLifetime(d directives, header http.Header, now time.Time) (lifetime time.Duration, said bool) {
 	for _, name := range []string{"s-maxage", "max-age"} {
 		if lifetime, said = d.seconds(name); said {
@@ -476,7 +476,7 @@ func saidLifetime(d directives, header http.Header, now time.Time) (lifetime tim
 	return max(0, end.Sub(now)), true
 }
 
-// ageOf is how old an answer is by its Age or its Date, whichever is more (RFC 9111 §4.2.3).
+// ageOf returns the age of a response by its Age or Date, whichever is higher (RFC 9111 §4.2.3).
 func ageOf(header http.Header, now time.Time) (age time.Duration) {
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		age = now.Truncate(time.Second).Sub(date)
@@ -487,8 +487,8 @@ func ageOf(header http.Header, now time.Time) (age time.Duration) {
 	return max(0, age)
 }
 
-// varyIsKept reports whether the key holds all that Vary names (RFC 9111 §4.1): of the headers that the producer gets, only
-// credentials may be missing.
+// varyIsKept reports whether the key covers all headers in Vary (RFC 9111 §4.1). Of the headers that the producer gets,
+// only credentials can be missing in the key.
 func varyIsKept(vary []string, key Key) bool {
 	for name := range negotiation.Items(vary) {
 		isCredential := slices.ContainsFunc([]string{"Authorization", "Cookie"}, func(c string) bool { return strings.EqualFold(c, name) })

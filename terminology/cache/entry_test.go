@@ -16,10 +16,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// large is a body that is worth to be compressed.
+// large is a body worth compressing.
 var large = `{"resourceType":"ValueSet","x":"` + strings.Repeat("concept ", 1000) + `"}`
 
-// decode undoes a content coding.
+// decode removes a content coding.
 func decode(t *testing.T, coding string, body []byte) string {
 	t.Helper()
 	var src io.Reader = bytes.NewReader(body)
@@ -87,7 +87,7 @@ func TestCodings(t *testing.T) {
 
 func itoa(n int) string { return newForm(identity, make([]byte, n), "").length[0] }
 
-// TestSmall is not compressed, unless nothing else is accepted.
+// TestSmall checks that a small body is not compressed unless identity is not acceptable.
 func TestSmall(t *testing.T) {
 	c := New(Options{})
 	call := &Call{Scheme: plain, Produce: says("small").produce}
@@ -160,7 +160,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestSharedHeaders makes sure that who writes into the header of an answer does not write into others.
+// TestSharedHeaders checks that modifying the header of one response does not affect others.
 func TestSharedHeaders(t *testing.T) {
 	c := New(Options{})
 	o := &origin{answer: func(*http.Request) (*Answer, error) {
@@ -199,7 +199,7 @@ func TestSharedHeaders(t *testing.T) {
 	}
 }
 
-// TestNegativeNotModified: a failure is no representation that a client may have (RFC 9110 §13.2.1).
+// TestNegativeNotModified checks that a negative response never results in 304 (RFC 9110 §13.2.1).
 func TestNegativeNotModified(t *testing.T) {
 	c := New(Options{})
 	o := &origin{answer: responds(404, "{}")}

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// A handler answers from the cache, and says how answers are made.
+// A handler serves responses from the cache and provides a producer for misses.
 func ExampleCache_Serve() {
 	answers := cache.New(cache.Options{MaxSize: 256 << 20})
 	scheme := &cache.Scheme{Space: "/fhir/R4", VaryBy: cache.VaryByNone}

@@ -18,12 +18,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// fetch is a request to the producer. It is made in advance, since the client's own request may end before that.
+// fetch is a request to the producer. It is prepared in advance because the client's request may end first.
 type fetch struct {
 	target     *target
-	request    *http.Request // for the producer
+	request    *http.Request // request for the producer
 	produce    Producer
-	old        *entry // nil, or what may still be good
+	old        *entry // stale entry to validate, or nil
 	generation *generation
 }
 
@@ -38,14 +38,14 @@ func (c *Cache) fetch(r *http.Request, call *Call, t *target, old *entry) (*fetc
 	return &fetch{t, call.request(r, t.representation, old), call.Produce, old, c.store.currentGeneration()}, nil
 }
 
-// collapse asks the producer once for all requests that want the same at the time, or shortly after it failed. An answer
-// that may not be stored, and is no failure, is only for the first client; the others ask for themselves. The answer is
-// finished even if its client has gone.
+// collapse calls the producer once for concurrent requests with the same key, and for requests shortly after a failure.
+// A response that is neither storable nor a failure is only for the first client; the others call the producer
+// themselves. The call continues after its client has disconnected.
 func (c *Cache) collapse(ctx context.Context, f *fetch) (res *result, collapsed bool, err error) {
 	led := false
 	done := f.generation.flights.DoChan(string(f.target.key.sum[:]), func() (any, error) {
 		if e := c.store.peek(f.target.key); e != nil && e != f.old {
-			return &result{answer: &Answer{Status: e.status}, entry: e, stored: true}, nil // stored since the look-up
+			return &result{answer: &Answer{Status: e.status}, entry: e, stored: true}, nil // stored since the lookup
 		}
 		if res, failed, err := f.generation.failures.get(f.target.key, time.Now()); failed {
 			return res, err
@@ -71,7 +71,7 @@ func (c *Cache) collapse(ctx context.Context, f *fetch) (res *result, collapsed 
 	return res, false, err
 }
 
-// refresh asks the producer in the background, unless that is under way or has just failed.
+// refresh calls the producer in the background, unless a call is in progress or has recently failed.
 func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now time.Time) {
 	retry := old.retry.Load()
 	pause := now.Add(c.options.Timeout).UnixNano()
@@ -88,13 +88,13 @@ func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now 
 		if err != nil || res.failed() {
 			c.failed(old, res, err, time.Now())
 		} else {
-			old.retry.Store(0) // if it is still there, an invalidation came in between
+			old.retry.Store(0) // the entry still exists only if an invalidation prevented its replacement
 		}
 		return res, err
 	})
 }
 
-// failed notes that a stale entry could not be replaced. Its origin is left alone as after a failure without one.
+// failed delays the next fetch for a stale entry by as much as after a failure without a stale entry.
 func (c *Cache) failed(old *entry, res *result, err error, now time.Time) {
 	pause := cmp.Or(retryAfterOf(res, err, now), max(0, c.options.FailureTTL))
 	old.retry.Store(now.Add(pause).UnixNano())
@@ -104,7 +104,7 @@ var errNotWhole = errors.New("the answer's body is not as long as it says, or is
 
 var errUnasked = errors.New("the answer is 304 Not Modified, but there is nothing that it could be about")
 
-// ask asks the producer and stores its answer.
+// ask calls the producer and stores its response.
 func (c *Cache) ask(ctx context.Context, f *fetch) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -130,15 +130,15 @@ func (c *Cache) ask(ctx context.Context, f *fetch) (*result, error) {
 	keep = keep && res.entry != nil
 	res.stored = keep && c.store.add(res.entry, f.generation, now)
 	if f.old != nil && !keep && !res.failed() {
-		c.store.discard(f.old) // it is outdated, and the new one may not be stored
+		c.store.discard(f.old) // outdated, and the new response may not be stored
 	}
 	return res, nil
 }
 
-// panicError is the error for a producer that panicked. The panic ends here, since others may be waiting.
+// panicError reports a panic of a producer. The panic is recovered because other clients may be waiting.
 type panicError struct {
-	Value any    // of the panic
-	Stack []byte // as [debug.Stack] has it; not for clients
+	Value any    // panic value
+	Stack []byte // stack trace from [debug.Stack]; not for clients
 }
 
 // Error implements error.
@@ -146,7 +146,7 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("making the answer panicked: %v", e.Value)
 }
 
-// Unwrap returns Value if that is an error, such as [http.ErrAbortHandler].
+// Unwrap returns Value if it is an error, such as [http.ErrAbortHandler].
 func (e *panicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
@@ -154,7 +154,7 @@ func (e *panicError) Unwrap() error {
 
 var errNoAnswer = errors.New("no answer was made")
 
-// produce calls a producer, and turns a panic into an error.
+// produce calls a producer and converts a panic to an error.
 func produce(producer Producer, r *http.Request) (answer *Answer, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -167,11 +167,11 @@ func produce(producer Producer, r *http.Request) (answer *Answer, err error) {
 	return answer, err
 }
 
-// passed are the headers that a producer gets although not every key holds them. Answers do not depend on them, unless the
-// caller says otherwise by [Scheme.VaryBy].
+// passed are headers that the producer gets although not every key contains them. Responses must not depend on them
+// unless the caller sets [Scheme.VaryBy] accordingly.
 var passed = []string{"Authorization", "Traceparent", "Tracestate"}
 
-// request returns the request for the producer, with only what the key holds.
+// request returns the request for the producer, reduced to the parts in the key and the headers in passed.
 func (c *Call) request(r *http.Request, representation representation, old *entry) *http.Request {
 	header := make(http.Header, len(passed)+len(c.Scheme.Headers)+4)
 	for _, names := range [...][]string{passed, c.Scheme.Headers} {
@@ -211,7 +211,7 @@ func setUnlessEmpty(header http.Header, name, value string) {
 	}
 }
 
-// isShared reports whether a result is a failure for everybody with the key.
+// isShared reports whether a result is a failure that all requests with the key may get.
 func (r *result) isShared(key Key) bool {
 	if !r.failed() {
 		return false
@@ -221,12 +221,12 @@ func (r *result) isShared(key Key) bool {
 	return !private && len(header["Set-Cookie"]) == 0 && varyIsKept(header["Vary"], key)
 }
 
-// result is the producer's result.
+// result is the result of a producer call.
 type result struct {
 	answer    *Answer
-	entry     *entry // nil if the answer may not be kept
+	entry     *entry // nil if the response may not be stored
 	stored    bool
-	validated bool // the producer confirmed the old response
+	validated bool // the producer confirmed the old entry
 }
 
 // status returns parameters of Cache-Status.
@@ -242,13 +242,13 @@ func (r *result) status() (status string) {
 	return status
 }
 
-// failed reports whether the producer has no answer for now.
+// failed reports whether the producer returned a failure.
 func (r *result) failed() bool { return r.entry == nil && isFailure(r.answer.Status) }
 
-// Unavailable is the error of a [Producer] whose origin failed. For [Options.FailureTTL] it answers all requests with the
-// same key, to spare an origin in trouble.
+// Unavailable is the error of a [Producer] whose origin failed. All requests with the same key get it for
+// [Options.FailureTTL], to protect the origin.
 type Unavailable struct {
-	// RetryAfter is the origin's Retry-After (RFC 9110 §10.2.3). Default: 0, it did not say.
+	// RetryAfter is the origin's Retry-After (RFC 9110 §10.2.3). Default: 0, not sent.
 	RetryAfter time.Duration
 
 	// Err is the cause. Required.
@@ -261,11 +261,11 @@ func (e *Unavailable) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Unavailable) Unwrap() error { return e.Err }
 
-// MaxRetryAfter is the longest Retry-After that counts, so that a mistaken header does not stop service.
+// MaxRetryAfter is the maximum Retry-After that is honored, so that a wrong header does not block the service.
 const MaxRetryAfter = 5 * time.Minute
 
-// RetryAfter returns the time to wait by a Retry-After header (RFC 9110 §10.2.3), at most [MaxRetryAfter]; 0 if there is
-// none that can be read.
+// RetryAfter returns the wait time of a Retry-After header (RFC 9110 §10.2.3), at most [MaxRetryAfter], or 0 if it is
+// missing or invalid.
 func RetryAfter(header http.Header, now time.Time) time.Duration {
 	value := header.Get("Retry-After")
 	var wait time.Duration
@@ -277,30 +277,30 @@ func RetryAfter(header http.Header, now time.Time) time.Duration {
 	return min(max(0, wait), MaxRetryAfter)
 }
 
-// Seconds formats a duration for Retry-After: whole seconds, rounded up.
+// Seconds formats a duration for Retry-After in seconds, rounded up.
 func Seconds(wait time.Duration) string {
 	return strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10)
 }
 
 const (
-	maxFailures    = 1000     // that are remembered
-	maxFailureBody = 16 << 10 // bytes
+	maxFailures    = 1000     // maximum number of stored failures
+	maxFailureBody = 16 << 10 // in bytes
 )
 
-// failure is an origin's failure.
+// failure is a failure of an origin.
 type failure struct {
-	res   *result // nil if there is an error
+	res   *result // nil if err is set
 	err   error
-	said  bool // Retry-After was sent
+	said  bool // whether Retry-After was sent
 	until time.Time
 }
 
-// failures are the latest failures of a generation.
+// failures contains the recent failures of a generation.
 type failures struct {
 	byKey boundedcache.Cache[[sha256.Size]byte, failure]
 }
 
-// get returns the failure for a key while the origin is not to be asked again, with the Retry-After that is left.
+// get returns the stored failure for a key with the remaining Retry-After, until the origin may be retried.
 func (f *failures) get(key Key, now time.Time) (res *result, failed bool, err error) {
 	last, ok := f.byKey.Get(key.sum)
 	if !ok || !now.Before(last.until) {
@@ -319,7 +319,7 @@ func (f *failures) get(key Key, now time.Time) (res *result, failed bool, err er
 	return &result{answer: &answer}, true, nil
 }
 
-// note stores a failure, if others may get it.
+// note stores a failure if it may be shared.
 func (f *failures) note(key Key, res *result, err error, ttl time.Duration) {
 	now := time.Now()
 	unavailable := (*Unavailable)(nil)
@@ -332,7 +332,7 @@ func (f *failures) note(key Key, res *result, err error, ttl time.Duration) {
 	}
 }
 
-// retryAfterOf returns the time to wait after a failure by the origin's Retry-After; 0 if it did not say.
+// retryAfterOf returns the origin's wait time after a failure, or 0 without Retry-After.
 func retryAfterOf(res *result, err error, now time.Time) time.Duration {
 	if unavailable := (*Unavailable)(nil); errors.As(err, &unavailable) {
 		return min(unavailable.RetryAfter, MaxRetryAfter)

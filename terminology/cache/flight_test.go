@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestHerd has a thousand ask at once for what is not there yet, then for what is stale.
+// TestHerd sends a thousand concurrent requests for a response that is missing, then for a stale one.
 func TestHerd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{answer: func(*http.Request) (*Answer, error) {
@@ -52,7 +52,7 @@ func TestHerd(t *testing.T) {
 	})
 }
 
-// TestLate asks once, too, when one has looked before the answer was there, and asks after that.
+// TestLate checks that requests whose lookup preceded the storing of a response use the stored response.
 func TestLate(t *testing.T) {
 	o := says("one")
 	c := New(Options{})
@@ -73,7 +73,7 @@ func TestLate(t *testing.T) {
 	asked(t, o, 1)
 }
 
-// TestOneGoesAway makes sure that neither the first nor another one who goes away takes the answer along.
+// TestOneGoesAway checks that a disconnecting client does not cancel the response for others.
 func TestOneGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{answer: func(r *http.Request) (*Answer, error) {
@@ -89,7 +89,7 @@ func TestOneGoesAway(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 10 {
 			all.Go(func() {
-				time.Sleep(time.Duration(i) * time.Millisecond) // so that 0 is the first
+				time.Sleep(time.Duration(i) * time.Millisecond) // makes client 0 the first
 				ctx := t.Context()
 				if i%2 == 0 {
 					var cancel context.CancelFunc
@@ -155,7 +155,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestNotForOthers makes sure that who waits for what turns out to be for another one asks for himself.
+// TestNotForOthers checks that a response for one client is not shared with waiting requests.
 func TestNotForOthers(t *testing.T) {
 	for name, header := range map[string]string{"no-store": "Cache-Control: no-store", "private": "Cache-Control: private", "cookie": "Set-Cookie: a=b"} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestNotForOthers(t *testing.T) {
 	}
 }
 
-// TestUsersDoNotWaitForEachOther makes sure that users' questions are not one.
+// TestUsersDoNotWaitForEachOther checks that requests of different users are not collapsed.
 func TestUsersDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{})
@@ -197,7 +197,7 @@ func TestUsersDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// TestRequestAfterwards makes sure that nothing looks at a client's request after it is over.
+// TestRequestAfterwards checks that a client's request is not accessed after it has ended.
 func TestRequestAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &origin{answer: func(r *http.Request) (*Answer, error) {
@@ -220,7 +220,7 @@ func TestRequestAfterwards(t *testing.T) {
 	})
 }
 
-// TestPrivateAmongUsersOfAClient makes sure that sharing among a client's users ends where an answer is private.
+// TestPrivateAmongUsersOfAClient checks that users of a client do not share private responses.
 func TestPrivateAmongUsersOfAClient(t *testing.T) {
 	c := New(Options{})
 	for _, user := range []string{"alice", "bob", ""} {
@@ -248,7 +248,7 @@ func TestPost(t *testing.T) {
 	asked(t, o, 2)
 }
 
-// The producer gets a context that was detached while the client's request was there, once for each answer.
+// The producer gets a context that was detached during the client's request, once per response.
 func TestDetach(t *testing.T) {
 	type key struct{}
 	c := New(Options{})

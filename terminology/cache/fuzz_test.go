@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// FuzzHeaders reads whatever clients may send.
+// FuzzHeaders parses arbitrary headers and queries.
 func FuzzHeaders(f *testing.F) {
 	f.Add("gzip;q=0.5, *;q=0", `W/"a", "b"`, "text/html, */*;q=0.1", "max-age=1, no-store", "a=b&_format=json")
 	f.Add(`"`, `W/`, `a/b;c="`, `="`, "%")

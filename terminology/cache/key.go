@@ -15,63 +15,63 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// VaryBy says who shares answers.
+// VaryBy determines which requests share responses.
 type VaryBy uint8
 
 const (
-	// VaryByUser is the default: answers are for one user, client and scope, so that no client gets what only another one
-	// may; or for a client that acts on its own.
+	// VaryByUser shares responses only within one user, client and scope, or within a client without a user. Clients of a
+	// user may have different permissions. It is the default.
 	VaryByUser VaryBy = iota
 
-	// VaryByClient shares answers among the users of a client.
+	// VaryByClient shares responses among the users of a client.
 	VaryByClient
 
-	// VaryByNone shares answers among all.
+	// VaryByNone shares responses among all requests.
 	VaryByNone
 )
 
-// Principal is whom a request was authorised for, by its access token. The zero value is nobody known.
+// Principal is the user and client that the access token authorizes. The zero value is anonymous.
 type Principal struct {
-	Issuer   string // of User and Client, which are unique only within one
-	User     string // empty if a client acts on its own
-	Client   string // whom the token was issued to
-	Scope    string // that was granted
-	Patient  string // in context
+	Issuer   string // issuer of User and Client, which are unique only per issuer
+	User     string // empty without a user
+	Client   string // client that the token was issued to
+	Scope    string // granted scope
+	Patient  string // patient in the launch context
 	FHIRUser string // the user's FHIR resource
 }
 
-// Scheme says what keys are made of. It does not change while in use.
+// Scheme configures keys. It must not be modified while in use.
 type Scheme struct {
-	// Space separates handlers that share a [Cache]: those with equal spaces must have equal answers.
+	// Space separates handlers that share a [Cache]. Handlers with equal spaces must produce equal responses.
 	Space string
 
-	// Epoch identifies the definitions that answers are made from. Answers of another epoch are not found.
+	// Epoch identifies the version of the definitions. Responses of another epoch are not found.
 	Epoch string
 
-	// VaryBy says who shares answers.
+	// VaryBy determines which requests share responses.
 	VaryBy VaryBy
 
-	// Headers names, in canonical form, the request headers that answers depend on beside Accept and Accept-Language.
-	// The producer gets no others, so that answers cannot depend on them.
+	// Headers lists, in canonical form, the request headers that responses depend on in addition to Accept and
+	// Accept-Language. The producer gets no other headers, so responses cannot depend on them.
 	Headers []string
 }
 
-// Key identifies an answer by the SHA-256 of all that it depends on, so nothing of a request or its client can be read
-// from it.
+// Key identifies a response by the SHA-256 of everything it depends on, so that it does not reveal anything about a
+// request or its client.
 type Key struct {
 	sum      [sha256.Size]byte
-	personal bool // the answer is for one user, one client that acts on its own, or one set of credentials
+	personal bool // for a single user, a client without a user, or one set of credentials
 }
 
-// target is what a request selects: the key of an answer, and its representation.
+// target is the response that a request selects: its key and representation.
 type target struct {
 	key            Key
 	representation representation
 }
 
-// target returns the target of a request. Neither the order of parameters with different names counts, nor their
-// escaping, nor where the representation is asked for. body is the body of a POST. target fails on a query string or a
-// _format that cannot be understood; the answer to such a request must not be stored.
+// target returns the target of a request. It ignores the order of parameters with different names, their escaping, and
+// the place where the representation is specified. body is the body of a POST. It returns an error for an invalid query
+// string or _format; the response to such a request must not be stored.
 func (s *Scheme) target(r *http.Request, principal Principal, body []byte) (t target, err error) {
 	list, err := parseParameters(r.URL.RawQuery)
 	if err != nil {
@@ -109,8 +109,8 @@ func isCacheable(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodPost
 }
 
-// appendRaw appends all of a GET or HEAD that its key is made of, as it was sent, to find an answer again without parsing.
-// It returns nil for other methods.
+// appendRaw appends the unparsed parts of a GET or HEAD that determine its key, to find an entry without parsing. It
+// returns nil for other methods.
 func (s *Scheme) appendRaw(dst []byte, r *http.Request, principal Principal) []byte {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil
@@ -135,7 +135,7 @@ func (s *Scheme) appendHeaders(dst []byte, header http.Header) []byte {
 	return dst
 }
 
-// Kinds of scope. They are part of keys, so that a user is not taken for a client of the same name.
+// Kinds of scope. They are part of keys to distinguish a user from a client of the same name.
 const (
 	scopeAll byte = iota
 	scopeAnonymous
@@ -144,8 +144,8 @@ const (
 	scopeCredentials
 )
 
-// appendScope appends whom an answer is for, and reports whether that is one user, client or set of credentials.
-// Credentials without a principal stand for themselves: the producer may pass them to a server that reads them.
+// appendScope appends whom a response is for, and reports whether that is a single user, client or set of credentials.
+// Credentials without a principal are appended because the producer may forward them.
 func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []byte, personal bool) {
 	authorization, cookie := header["Authorization"], header["Cookie"]
 	switch {
@@ -163,7 +163,7 @@ func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []b
 	return append(dst, scopeAnonymous), false
 }
 
-// holdsCredentials reports whether keys for somebody hold the credentials of a request that has some.
+// holdsCredentials reports whether keys contain the credentials of a request with this principal.
 func (s *Scheme) holdsCredentials(p Principal) bool {
 	return s.VaryBy != VaryByNone && p.User == "" && p.Client == ""
 }
@@ -187,10 +187,10 @@ func (k Key) hash() uint64 { return binary.LittleEndian.Uint64(k.sum[:]) }
 
 type parameter struct{ name, value string }
 
-// parameters are unescaped and sorted by name. Those of the same name keep their order, which may matter.
+// parameters are unescaped and stably sorted by name: the order of values may be significant.
 type parameters []parameter
 
-// errSemicolon is for what some servers read as a separator and others as part of a value.
+// errSemicolon rejects semicolons, which some servers parse as a separator and others as part of a value.
 var errSemicolon = errors.New("invalid semicolon separator in query")
 
 func parseParameters(query string) (list parameters, err error) {
@@ -226,7 +226,7 @@ func (l parameters) take(name string) (rest parameters, values []string) {
 	return rest, values
 }
 
-// has reports whether there is a parameter with a value.
+// has reports whether a parameter has a nonempty value.
 func (l parameters) has(name string) bool {
 	return slices.ContainsFunc(l, func(p parameter) bool { return p.name == name && p.value != "" })
 }
@@ -239,27 +239,27 @@ func (l parameters) append(dst []byte) []byte {
 	return dst
 }
 
-// appendPart appends a part of a key after its length, so that one part cannot pass for two.
+// appendPart appends a part of a key with its length, so that different parts never yield the same key.
 func appendPart(dst []byte, part string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(part))), part...)
 }
 
-// representation is how an answer is to look, by the parameters _format and _pretty and the headers Accept and
-// Accept-Language.
+// representation is the requested form of a response, from the parameters _format and _pretty and the headers Accept
+// and Accept-Language.
 type representation struct {
 	format      negotiation.Format
 	pretty      bool
-	fhirVersion string // of the media type (R4 §2.21.0.6); may be empty
-	language    string // Accept-Language in one spelling; empty where displayLanguage is given
+	fhirVersion string // from the media type (R4 §2.21.0.6); may be empty
+	language    string // normalized Accept-Language; empty if displayLanguage is given
 }
 
-// Errors for representations that the operation is to refuse.
+// Errors of representations that the producer rejects.
 var (
 	errFormat   = errors.New("_format must be json or xml")
 	errRepeated = errors.New("_format and _pretty may be given only once")
 )
 
-// negotiate takes the parameters of the representation out of the list. _format takes precedence over Accept (R4
+// negotiate removes the parameters of the representation from the list. _format takes precedence over Accept (R4
 // §3.1.0.1.11).
 func negotiate(list parameters, header http.Header) (parameters, representation, error) {
 	var r representation
@@ -277,7 +277,7 @@ func negotiate(list parameters, header http.Header) (parameters, representation,
 		return list, r, nil
 	}
 	kind, version, _ := strings.Cut(formats[0], ";")
-	kind = strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") // a plus sign that was not escaped
+	kind = strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") // an unescaped plus sign
 	var known bool
 	if r.format, known = negotiation.FormatOf(strings.ToLower(kind)); !known {
 		return list, r, errFormat
@@ -296,7 +296,7 @@ func (r representation) append(dst []byte) []byte {
 	return appendPart(appendPart(dst, r.fhirVersion), r.language)
 }
 
-// apply makes a request ask for exactly this representation, however the producer reads it.
+// apply sets the headers that request exactly this representation.
 func (r representation) apply(header http.Header) {
 	accept := "application/fhir+json"
 	if r.format == negotiation.XML {

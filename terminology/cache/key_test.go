@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// keyOf returns the key of a request that nobody in particular makes.
+// keyOf returns the key of a request.
 func keyOf(t *testing.T, s *Scheme, r *http.Request, p Principal, body string) Key {
 	t.Helper()
 	target, err := s.target(r, p, []byte(body))
@@ -19,7 +19,7 @@ func keyOf(t *testing.T, s *Scheme, r *http.Request, p Principal, body string) K
 	return target.key
 }
 
-// ask is all that a key is made of.
+// ask contains all inputs of a key.
 type ask struct {
 	scheme    Scheme
 	request   *http.Request
@@ -59,8 +59,7 @@ func TestSameKey(t *testing.T) {
 	}
 }
 
-// TestDifferentKeys compares each with each: all must differ, also those whose parts are the same strings put
-// together otherwise.
+// TestDifferentKeys checks that all keys differ pairwise, including those whose parts concatenate to the same string.
 func TestDifferentKeys(t *testing.T) {
 	base := "http://h/fhir/ValueSet/$expand?url=http://a&filter=x"
 	asks := map[string]ask{
@@ -167,7 +166,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestKeyProperties makes up parameters, and sends them in two ways.
+// TestKeyProperties sends random parameters in two equivalent notations.
 func TestKeyProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	names := []string{"url", "filter", "count", "property", "designation", "a b", "ü", ""}
@@ -200,7 +199,7 @@ func TestKeyProperties(t *testing.T) {
 		for _, p := range list {
 			meant[p.name] = append(meant[p.name], p.value)
 		}
-		var shuffled []parameter // those of one name in their order
+		var shuffled []parameter // parameters with the same name stay in order
 		left := map[string]int{}
 		for _, i := range random.Perm(len(list)) {
 			name := list[i].name
@@ -220,7 +219,7 @@ func TestKeyProperties(t *testing.T) {
 	}
 }
 
-// TestProducersRequest makes sure that the producer cannot see what the key does not hold.
+// TestProducersRequest checks that the producer's request contains nothing outside the key.
 func TestProducersRequest(t *testing.T) {
 	var sent *http.Request
 	o := &origin{answer: func(r *http.Request) (*Answer, error) {
@@ -236,7 +235,7 @@ func TestProducersRequest(t *testing.T) {
 	}
 }
 
-// TestProducersCookie makes sure that a cookie goes where the key holds it, and no id of a single request anywhere.
+// TestProducersCookie checks that the producer gets only cookies in the key, and no request IDs.
 func TestProducersCookie(t *testing.T) {
 	for name, tt := range map[string]struct {
 		scheme    Scheme

@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	maxAliases    = 8       // of an entry: raw requests that find it without parsing
+	maxAliases    = 8       // per entry: raw requests that find it without parsing
 	maxAlias      = 4 << 10 // bytes
-	aliasOverhead = 80      // bytes beside the request
-	typicalSize   = 2 << 10 // of an entry, for the size of the sketch
+	aliasOverhead = 80      // bytes in addition to the request
+	typicalSize   = 2 << 10 // assumed entry size, for the size of the sketch
 )
 
-// store holds entries within a bound of bytes by W-TinyLFU (Einziger, Friedman, Manes 2017): a new entry starts in a small
-// window, and leaves it only for room in the main part, a segmented LRU, that is free or held by entries that together are
-// used less. So requests made only once never evict popular entries.
+// store is a size-bounded set of entries with W-TinyLFU eviction (Einziger, Friedman, Manes 2017). A new entry starts
+// in a small window. It moves to the main part, a segmented LRU, only into free space or if the evicted entries are
+// used less in total. So one-time requests never evict popular entries.
 //
-// One lock guards entries, aliases, tags and the generation, so that a removed entry cannot be found and numbers are exact.
+// One lock guards everything, so that removed entries cannot be found and counters are exact.
 type store struct {
 	mu                 sync.Mutex
 	entries            map[[sha256.Size]byte]*entry
 	aliases            map[string]*entry // by raw request
-	tags               index             // by the URL of a canonical; "" for entries whose tags are not known
+	tags               index             // by URL of a canonical; "" for entries without tags
 	segments           [3]segment
 	sketch             *sketch
-	max                int64 // bytes: windowMax for the window and mainMax for the rest
+	max                int64 // maximum sizes in bytes: total, window, main part
 	windowMax, mainMax int64
 	generation         *generation
 	evicted, rejected  uint64
 }
 
-// segment is a list of entries, the last used at the front.
+// segment is a list of entries, most recently used first.
 type segment struct {
 	list.List
 	bytes int64
@@ -44,19 +44,19 @@ type segment struct {
 
 const (
 	window    = iota // new entries
-	probation        // not used since they left the window
-	protected        // used since then
+	probation        // not used since leaving the window
+	protected        // used since leaving the window
 )
 
-// Bounds within the store: the window has 1/windowShare of it, the protected segment 4/5 of the rest, and one entry at
-// most 1/entryShare, so that it cannot evict all others.
+// Size limits: the window has 1/windowShare of the store, the protected segment 4/5 of the rest. An entry has at most
+// 1/entryShare, so that it cannot evict all others.
 const (
 	windowShare = 100
 	entryShare  = 4
 )
 
-// generation is the time between two invalidations. An answer asked for in one generation may be outdated in the next, and
-// is neither stored nor used there.
+// generation is the period between two invalidations. A response fetched in one generation may be outdated in the next,
+// and is neither stored nor used there.
 type generation struct {
 	flights  singleflight.Group
 	failures failures
@@ -68,7 +68,7 @@ func newGeneration() *generation {
 	return e
 }
 
-// newStore returns a store for at most limit bytes.
+// newStore returns a store with a size limit in bytes.
 func newStore(limit int64) *store {
 	return &store{
 		entries: make(map[[sha256.Size]byte]*entry), aliases: make(map[string]*entry), generation: newGeneration(),
@@ -77,7 +77,7 @@ func newStore(limit int64) *store {
 	}
 }
 
-// find returns the entry that a raw request found before.
+// find returns the entry with an alias, or nil.
 func (s *store) find(raw []byte) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *store) find(raw []byte) *entry {
 	return e
 }
 
-// get returns the entry with a key, or nil, and makes raw an alias of it unless that is nil.
+// get returns the entry with a key, or nil, and adds the alias raw unless it is nil.
 func (s *store) get(key Key, raw []byte) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,14 +103,14 @@ func (s *store) get(key Key, raw []byte) *entry {
 	return e
 }
 
-// peek is get without counting as a use.
+// peek is get without counting a use.
 func (s *store) peek(key Key) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entries[key.sum]
 }
 
-// alias makes a raw request find an entry, in place of the oldest of too many.
+// alias adds an alias to an entry, replacing the oldest alias beyond maxAliases.
 func (s *store) alias(e *entry, raw []byte) {
 	if raw == nil || len(raw) > maxAlias || s.aliases[string(raw)] == e {
 		return
@@ -127,7 +127,7 @@ func (s *store) alias(e *entry, raw []byte) {
 	s.resize(e, int64(len(alias)+aliasOverhead))
 }
 
-// add stores an entry made in a generation, in place of an older one with its key, and reports whether it is stored.
+// add stores an entry of a generation, replacing any entry with the same key, and reports whether it was stored.
 func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 	return s.entries[e.key.sum] == e
 }
 
-// replace replaces an entry by a newer one with its key, which takes over its segment and aliases.
+// replace replaces an entry by a new one with the same key, which inherits its segment and aliases.
 func (s *store) replace(old, e *entry) {
 	to, aliases := old.place.segment, old.place.aliases
 	s.remove(old)
@@ -167,7 +167,7 @@ func (s *store) replace(old, e *entry) {
 	}
 }
 
-// discard removes an entry found to be wrong.
+// discard removes an entry that turned out to be invalid.
 func (s *store) discard(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *store) discard(e *entry) {
 	}
 }
 
-// grow makes an entry larger, if it is still there.
+// grow increases the size of an entry, if it is still stored.
 func (s *store) grow(e *entry, by int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,13 +191,13 @@ func (s *store) resize(e *entry, by int64) {
 	s.segments[e.place.segment].bytes += by
 }
 
-// sampled is how many entries are checked for expiry with each new one.
+// sampled is the number of entries checked for expiration per added entry.
 const sampled = 4
 
-// expire removes some expired entries: the more there are, the more it finds.
+// expire removes some expired entries; the more expired entries exist, the more it removes.
 func (s *store) expire(now time.Time) {
 	n := 0
-	for _, e := range s.entries { // begins anywhere
+	for _, e := range s.entries { // starts at a random entry
 		if n++; n > sampled {
 			return
 		}
@@ -227,7 +227,7 @@ func (g *segment) last() *entry {
 	return nil
 }
 
-// move puts an entry at the front of a segment.
+// move moves an entry to the front of a segment.
 func (s *store) move(e *entry, to int) {
 	s.take(e)
 	e.place.segment = to
@@ -247,7 +247,7 @@ func (s *store) take(e *entry) {
 func (s *store) mainBytes() int64 { return s.segments[probation].bytes + s.segments[protected].bytes }
 func (s *store) bytes() int64     { return s.mainBytes() + s.segments[window].bytes }
 
-// balance brings each part within its bound.
+// balance enforces the size limits of all parts.
 func (s *store) balance() {
 	for s.segments[window].bytes > s.windowMax {
 		candidate := s.segments[window].last()
@@ -259,15 +259,15 @@ func (s *store) balance() {
 	}
 }
 
-// admit moves a candidate from the window to the main part if it is used more than the entries that have to make room, and
-// removes it otherwise.
+// admit moves a candidate from the window to the main part if it is used more than the entries to evict, and removes it
+// otherwise.
 func (s *store) admit(candidate *entry) {
 	need := s.mainBytes() + candidate.place.size - s.mainMax
 	wanted := s.sketch.estimate(candidate.key.hash())
 	var victims []*entry
 	for victim := s.victim(nil); need > 0; victim = s.victim(victim) {
 		if victim == nil {
-			wanted = 0 // there is no room for it at all
+			wanted = 0 // too large for the main part
 			break
 		}
 		if wanted -= s.sketch.estimate(victim.key.hash()); wanted <= 0 {
@@ -287,7 +287,7 @@ func (s *store) admit(candidate *entry) {
 	s.move(candidate, probation)
 }
 
-// victim returns the entry to evict after another one, or the first.
+// victim returns the entry to evict after the given one; nil means the first.
 func (s *store) victim(after *entry) *entry {
 	if after == nil {
 		if e := s.segments[probation].last(); e != nil {
@@ -309,7 +309,7 @@ func (s *store) evict(e *entry) {
 	s.remove(e)
 }
 
-// remove removes an entry and all that leads to it.
+// remove removes an entry with its aliases and tags.
 func (s *store) remove(e *entry) {
 	s.take(e)
 	delete(s.entries, e.key.sum)
@@ -320,20 +320,20 @@ func (s *store) remove(e *entry) {
 	s.tags.drop(e)
 }
 
-// sketch estimates how often keys were used lately, in little room: a count-min sketch behind a doorkeeper (TinyLFU:
-// Einziger, Friedman, Manes 2017). A key used once is only in the doorkeeper, a Bloom filter.
+// sketch estimates how often keys were recently used: a count-min sketch behind a doorkeeper (TinyLFU: Einziger,
+// Friedman, Manes 2017). Keys used once are only in the doorkeeper, a Bloom filter.
 type sketch struct {
 	seed       uint64 // protects against crafted hash collisions
 	counters   [rows][]uint8
 	doorkeeper []uint64
 	shift      int // from a hash to an index of counters
 	added      int
-	sample     int // after how many the counters are halved
+	sample     int // number of additions after which the counters are halved
 }
 
 const (
-	rows     = 4  // counters of a key; the smallest is the estimate
-	maxCount = 15 // of a counter
+	rows     = 4  // counters per key; the smallest is the estimate
+	maxCount = 15 // maximum of a counter
 )
 
 func newSketch(n int64) *sketch {
@@ -342,7 +342,7 @@ func newSketch(n int64) *sketch {
 	for i := range s.counters {
 		s.counters[i] = make([]uint8, 1<<width)
 	}
-	s.doorkeeper = make([]uint64, 1<<width/8) // 8 bits for each
+	s.doorkeeper = make([]uint64, 1<<width/8) // 8 bits per counter
 	return s
 }
 
@@ -350,7 +350,7 @@ var odd = [rows]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f
 
 func (s *sketch) at(hash uint64, row int) uint64 { return hash * s.seed * odd[row] >> s.shift }
 
-// door returns a key's two places in the doorkeeper.
+// door returns the two bit positions of a key in the doorkeeper.
 func (s *sketch) door(hash uint64) (word1, bit1, word2, bit2 uint64) {
 	high, low := bits.Mul64(hash^s.seed, odd[0])
 	mask := uint64(len(s.doorkeeper) - 1)
@@ -374,7 +374,7 @@ func (s *sketch) add(hash uint64) {
 	}
 }
 
-// estimate returns about how often a key was used, and apart from ageing never less.
+// estimate returns the approximate number of uses of a key. Apart from aging, it never underestimates.
 func (s *sketch) estimate(hash uint64) int {
 	count := maxCount
 	for row := range s.counters {
@@ -387,7 +387,7 @@ func (s *sketch) estimate(hash uint64) int {
 	return count
 }
 
-// age halves all counters, so that past use loses weight.
+// age halves all counters, so that past uses lose weight.
 func (s *sketch) age() {
 	for row := range s.counters {
 		for i := range s.counters[row] {

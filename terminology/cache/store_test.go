@@ -15,7 +15,7 @@ import (
 
 var slow = flag.Bool("slow", false, "ask ten times as often")
 
-// testEntry makes an entry for the question with a number, fresh for an hour.
+// testEntry returns the entry for test key n, fresh for an hour.
 func testEntry(n uint64, body []byte) *entry {
 	q := &target{key: testKey(n)}
 	a := &Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/fhir+json"}}, Body: body, Tags: []string{}}
@@ -24,19 +24,19 @@ func testEntry(n uint64, body []byte) *entry {
 
 func testKey(n uint64) Key { return Key{sum: sha256.Sum256(binary.AppendUvarint(nil, n))} }
 
-// wants asks a store for the question with a number, has it made if it is not there, and reports whether it was.
+// wants looks up test key n, adds an entry if it is missing, and reports whether it was found.
 func (s *store) wants(n uint64, size int) bool {
 	if s.get(testKey(n), nil) != nil {
 		return true
 	}
 	e := &entry{key: testKey(n), status: http.StatusOK, tags: []string{}, made: time.Now(), freshness: freshness{fresh: time.Hour, kept: time.Hour}}
-	e.forms[identity].Store(newForm(identity, make([]byte, size), "tag")) // hashing a million bodies takes its time
+	e.forms[identity].Store(newForm(identity, make([]byte, size), "tag")) // a fixed tag avoids hashing a million bodies
 	s.add(e, s.currentGeneration(), e.made)
 	return false
 }
 
-// TestScan has a hundred thousand filters, or a million, asked once each, between the questions of an honest mix:
-// they take neither more memory nor the place of what is asked for again and again.
+// TestScan mixes a hundred thousand one-time keys, or a million, with a realistic workload. The one-time keys must
+// neither increase memory nor evict popular entries.
 func TestScan(t *testing.T) {
 	filters := uint64(100_000)
 	if *slow {
@@ -46,7 +46,7 @@ func TestScan(t *testing.T) {
 	t.Run("room for a third of it", func(t *testing.T) { testScan(t, 2500<<10, filters/5) })
 }
 
-// testScan has four filters asked between each two honest questions.
+// testScan requests four one-time keys between each two realistic requests.
 func testScan(t *testing.T, limit int64, filters uint64) {
 	const honest, body = 2000, 2 << 10
 	s := newStore(limit)
@@ -83,7 +83,7 @@ func testScan(t *testing.T, limit int64, filters uint64) {
 	}
 }
 
-// heap returns the bytes in use.
+// heap returns the heap memory in use in bytes.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -91,7 +91,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestSizes compares what entries are thought to take with what the runtime says they do.
+// TestSizes compares the computed sizes of entries with the memory that the runtime reports.
 func TestSizes(t *testing.T) {
 	const limit = 32 << 20
 	for name, test := range map[string]struct {
@@ -128,7 +128,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestStoreProperties does anything to a store, in any order, and checks that its parts agree.
+// TestStoreProperties performs random operations and checks that the data structures stay consistent.
 func TestStoreProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	s := newStore(200 << 10)
@@ -152,7 +152,7 @@ func TestStoreProperties(t *testing.T) {
 		case 3, 4, 5, 6:
 			e := testEntry(n, make([]byte, random.IntN(8000)))
 			e.tags = []string{fmt.Sprint(n % 10)}
-			e.kept = time.Duration(random.IntN(3)) * time.Hour // 0: over
+			e.kept = time.Duration(random.IntN(3)) * time.Hour // 0: expired
 			s.add(e, s.currentGeneration(), time.Now())
 		default:
 			raw := fmt.Append(nil, n, random.IntN(20))
@@ -170,7 +170,7 @@ func TestStoreProperties(t *testing.T) {
 	}
 }
 
-// TestGrowthEvicts makes sure that forms made later count.
+// TestGrowthEvicts checks that forms added later count towards the limit.
 func TestGrowthEvicts(t *testing.T) {
 	s := newStore(100 << 10)
 	for n := range uint64(40) {
@@ -186,7 +186,7 @@ func TestGrowthEvicts(t *testing.T) {
 	}
 }
 
-// TestReplaceKeepsPlace makes sure that a new answer to what is wanted is wanted.
+// TestReplaceKeepsPlace checks that the replacement of a popular entry stays popular.
 func TestReplaceKeepsPlace(t *testing.T) {
 	s := newStore(1 << 20)
 	for n := range uint64(20) {
@@ -265,7 +265,7 @@ func TestSketch(t *testing.T) {
 	}
 }
 
-// TestAliases bounds in how many ways an answer is found at once; in others it is found by its key.
+// TestAliases checks the limit of aliases per entry; other raw requests find the entry by its key.
 func TestAliases(t *testing.T) {
 	s := newStore(1 << 20)
 	s.wants(1, 100)
@@ -284,7 +284,7 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// TestWantedMore makes sure that even what was used again goes when more is wanted.
+// TestWantedMore checks that even reused entries are evicted for more popular ones.
 func TestWantedMore(t *testing.T) {
 	s := newStore(100 << 10)
 	for range 2 {
@@ -310,7 +310,7 @@ func TestWantedMore(t *testing.T) {
 	}
 }
 
-// TestAliasesCount makes sure that what comes with being asked for does not go beyond the bound.
+// TestAliasesCount checks that aliases count towards the limit.
 func TestAliasesCount(t *testing.T) {
 	s := newStore(100 << 10)
 	for n := range uint64(100) {

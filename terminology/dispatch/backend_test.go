@@ -17,10 +17,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
-// definitionStore is a FHIR server that stores definitions and expands none.
+// definitionStore is a FHIR server that stores definitions but does not expand value sets.
 type definitionStore struct {
 	mu        sync.Mutex
-	resources map[string]string // by type and id
+	resources map[string]string // by type and ID
 	reads     int
 }
 
@@ -33,7 +33,7 @@ func (s *definitionStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/fhir/R4/"), "/")
 	name := kind + "/" + id
 	switch {
-	case r.Method == http.MethodPut, r.Method == http.MethodPatch: // by a whole new one
+	case r.Method == http.MethodPut, r.Method == http.MethodPatch: // PATCH also replaces the whole resource
 		body, _ := io.ReadAll(r.Body)
 		s.resources[name] = string(body)
 		_, _ = w.Write(body)
@@ -61,7 +61,7 @@ func (s *definitionStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fetchedIf returns the definitions to be fetched from the next handler, if there are to be any.
+// fetchedIf returns the configuration for fetching definitions from the next handler, or nil.
 func fetchedIf(wanted bool) *terminology.Fetched {
 	if !wanted {
 		return nil
@@ -78,7 +78,7 @@ func (s *site) write(method, reference, body string) {
 	}
 }
 
-// listing is a value set of codes, and of what others have.
+// listing returns a value set of codes and imports.
 func listing(id, url, codes string, imports ...string) string {
 	var includes []string
 	for code := range strings.FieldsSeq(codes) {
@@ -111,15 +111,15 @@ func (s *site) codesOf(url string) (codes []string, status string) {
 
 func (s *site) wantCodes(url, want string) {
 	s.t.Helper()
-	for range 3 { // made, stored, and from the cache
+	for range 3 { // computed, stored, served from the cache
 		if got, _ := s.codesOf(url); strings.Join(got, " ") != want {
 			s.t.Errorf("%s: got %q, want %q", url, got, want)
 		}
 	}
 }
 
-// What was asked for before a write is not kept after it, whoever is asked: it may be
-// from before.
+// Responses to requests sent before a write are not stored after it, because they may be outdated. This applies to
+// every source of responses.
 func TestWriteWhileAsking(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"next handler", "upstream", "definitions"} {
@@ -159,8 +159,8 @@ func TestWriteWhileAsking(t *testing.T) {
 	}
 }
 
-// A value set that the backend stores is expanded here, and a write that passes
-// through is seen at once, through imports as well; what does not depend on it stays.
+// A value set stored at the backend is expanded by the gateway. A write through the gateway takes effect immediately,
+// also through imports. Responses that do not depend on it stay in the cache.
 func TestBackendDefinitions(t *testing.T) {
 	t.Parallel()
 	s := newDefinitionStore()
@@ -198,8 +198,8 @@ func TestBackendDefinitions(t *testing.T) {
 	g.wantCodes(a, "1 6 7")
 }
 
-// A definition that was written past the gateway is fetched anew when it is no longer
-// good, even while answers are kept for which none is needed, and ends them.
+// A definition changed without the gateway is fetched again when it expires, even if all requests are served from the
+// cache, and its change invalidates the dependent responses.
 func TestDefinitionWrittenElsewhere(t *testing.T) {
 	t.Parallel()
 	const url, above = "http://x.example/elsewhere", "http://x.example/above"
@@ -215,7 +215,7 @@ func TestDefinitionWrittenElsewhere(t *testing.T) {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for { // what is fetched in the background
+	for { // wait for the background fetch
 		if codes, _ := g.codesOf(above); slices.Equal(codes, []string{"0", "2"}) {
 			return
 		}

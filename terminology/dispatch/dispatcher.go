@@ -23,38 +23,38 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// Options are those of a [Dispatcher].
+// Options configures a [Dispatcher].
 type Options struct {
 	// Base is the path of the FHIR API, such as /fhir/R4. Required.
 	Base string
 
-	// AllOperations answers the registered operations and metadata here too, and rejects unknown ones. Default: false,
-	// only $expand.
+	// AllOperations also serves the other registered operations and metadata, and rejects unknown operations. Default:
+	// false, only $expand.
 	AllOperations bool
 
-	// Handler answers operations here. Required, with its Current.
+	// Handler performs operations in this process. Required, with its Current.
 	Handler *api.Handler
 
-	// Epoch identifies a library's contents. Answers made in another epoch are not used. Required.
+	// Epoch identifies the contents of a library. Responses from another epoch are not used. Required.
 	Epoch func(*terminology.Library) string
 
-	// State outlives this dispatcher. Required.
+	// State is shared with later dispatchers. Required.
 	State *State
 
-	// VaryBy selects who shares the responses of the next handler. Default: [cache.VaryByUser].
+	// VaryBy determines which requests share responses of the next handler. Default: [cache.VaryByUser].
 	VaryBy cache.VaryBy
 
-	// VaryHeaders are headers that the answers of the next handler depend on. Default: none.
+	// VaryHeaders are the request headers that responses of the next handler depend on. Default: none.
 	VaryHeaders []string
 
-	// NextTimeout bounds the time in which the next handler makes an answer to be stored. Required.
+	// NextTimeout is the timeout of the next handler for responses to be stored. Required.
 	NextTimeout time.Duration
 
-	// Host is the server around. Required.
+	// Host is the surrounding server. Required.
 	Host Host
 }
 
-// Dispatcher answers requests for operations, or has others answer them. Make one with [New]. It is safe for concurrent use.
+// Dispatcher serves terminology operations. Create it with [New]. It is safe for concurrent use.
 type Dispatcher struct {
 	options    Options
 	state      *State
@@ -62,8 +62,8 @@ type Dispatcher struct {
 	operations operations
 	sightings  *sightings
 	schemes    atomic.Pointer[schemes]
-	public     []string // Cache-Control of answers made here
-	private    []string // likewise, to authorised requests
+	public     []string // Cache-Control of local responses
+	private    []string // Cache-Control of local responses to authorized requests
 }
 
 // New returns a dispatcher.
@@ -77,10 +77,10 @@ func New(o Options) *Dispatcher {
 	}
 }
 
-// Serves reports whether a request is for an operation that is answered here, if it can be.
+// Serves reports whether a request is for an operation that the dispatcher serves locally if possible.
 func (f *Dispatcher) Serves(r *http.Request) bool { return f.operations.find(r, f.options.Base) != nil }
 
-// ServeHTTP answers a request, or has the next handler answer it. If nothing was written, it returns an [*Error] or an
+// ServeHTTP serves a request or passes it to the next handler. If nothing was written, it returns an [*Error] or an
 // error of the next handler.
 func (f *Dispatcher) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	local := f.operations.find(r, f.options.Base)
@@ -97,10 +97,10 @@ func (f *Dispatcher) ServeHTTP(w http.ResponseWriter, r *http.Request, next Next
 	return f.reply(w, r, f.serveOperation(w, r, f.newRequest(r, next, local)))
 }
 
-// serveOperation answers a request for an operation. One that came before goes through the cache, any other is answered
-// here if possible. Servers are only asked through the cache, so that they are asked once, except for an answer that is
-// not to be stored. A request that depends on earlier ones of its client is then for the next handler: an upstream would
-// mix up the cache-ids of our clients.
+// serveOperation serves a request for an operation. Repeated requests go through the cache; others are served locally
+// if possible. Other servers are called only through the cache, so that concurrent requests are collapsed, unless the
+// response must not be stored. A request that depends on earlier ones of its client then goes to the next handler,
+// because an upstream would confuse the cache-ids of different clients.
 func (f *Dispatcher) serveOperation(w http.ResponseWriter, r *http.Request, q *request) result {
 	var res result
 	if q.known == unseen {
@@ -130,16 +130,16 @@ func (f *Dispatcher) serveOperation(w http.ResponseWriter, r *http.Request, q *r
 	return q.passOn(w, r, res.failure())
 }
 
-// isInstance reports whether the path of an operation names a resource by its id.
+// isInstance reports whether the path of an operation contains a resource ID.
 func isInstance(operation string) bool {
 	return slices.Contains(definitionTypes, path.Base(path.Dir(path.Dir(operation))))
 }
 
-// errNextID is the error for a resource by an id that the next handler alone knows.
+// errNextID is the error for a resource ID that only the next handler can resolve.
 var errNextID error = outcome.Unknown("", "the resource belongs to the FHIR server behind this gateway")
 
-// serveInstance serves an operation on an instance if no definitions are fetched from the next handler. Ids are those of
-// the next handler: the library may have another resource with the same one. Without a next handler, they are the library's.
+// serveInstance serves an instance-level operation without fetched definitions. IDs are those of the next handler,
+// because the library may have a different resource with the same ID. Without a next handler, they are the library's.
 func (f *Dispatcher) serveInstance(w http.ResponseWriter, r *http.Request, next NextHandler, local operation) result {
 	q := f.newRequest(r, next, func(http.ResponseWriter, *http.Request) error { return errNextID })
 	if q.number = 0; q.schemes != nil && r.Method != http.MethodPost {
@@ -154,8 +154,8 @@ func (f *Dispatcher) serveInstance(w http.ResponseWriter, r *http.Request, next 
 	return f.serveOperation(w, r, f.newRequest(r, next, local))
 }
 
-// reply ends a request: it writes an answer that is not written yet, the provisional one of an error if there is one,
-// counts, and sets the status and the Retry-After of an error.
+// reply completes a request: it writes a pending response, or the provisional response of an error. It also counts the
+// outcome, and sets the status and Retry-After of an error.
 func (f *Dispatcher) reply(w http.ResponseWriter, r *http.Request, res result) error {
 	private := f.private
 	if failed, ok := errors.AsType[*outcome.Error](res.failure()); ok && failed.Provisional != nil {
@@ -182,8 +182,8 @@ func (f *Dispatcher) reply(w http.ResponseWriter, r *http.Request, res result) e
 
 var privateNoCache = []string{"private, no-cache"}
 
-// write writes an answer that is not stored. To an authorised request it is private, whatever the server says, which knows
-// nothing of the guard (RFC 9111 §3.5).
+// write writes a response that is not stored. Responses to authorized requests become private whatever the server
+// declares, because the server is unaware of the guard (RFC 9111 §3.5).
 func (f *Dispatcher) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, private []string) error {
 	header := w.Header()
 	maps.Copy(header, a.Header)
@@ -201,15 +201,15 @@ func (f *Dispatcher) write(w http.ResponseWriter, r *http.Request, a *cache.Answ
 	return nil
 }
 
-// operation answers a request, or returns an error before it has written anything.
+// operation serves a request, or returns an error before writing anything.
 type operation func(w http.ResponseWriter, r *http.Request) error
 
-// operations are those answered here.
+// operations contains the locally served operations.
 type operations struct {
-	ofType     map[string]operation // "ValueSet/$expand"
-	ofInstance map[string]operation // the same, of ValueSet/{id}
-	metadata   operation            // with mode=terminology; nil: not answered here
-	others     map[string]operation // answered only if the next handler does not: "metadata", "ValueSet", "ValueSet/"
+	ofType     map[string]operation // by type and operation: "ValueSet/$expand"
+	ofInstance map[string]operation // instance-level operations, by the same keys
+	metadata   operation            // metadata with mode=terminology; nil if disabled
+	others     map[string]operation // requests served only if the next handler does not: "metadata", "ValueSet", "ValueSet/"
 }
 
 func newOperations(h *api.Handler, all bool) operations {
@@ -253,8 +253,8 @@ func (o operations) find(r *http.Request, base string) operation {
 	return nil
 }
 
-// serveOther handles a request for anything else. With all operations, what nobody answers is 404: without a next
-// handler it would be an empty 200.
+// serveOther handles all other requests. With AllOperations, a request that no handler answers gets 404; without a next
+// handler it would get an empty 200.
 func (f *Dispatcher) serveOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	var answer *responseWriter
 	if f.options.AllOperations && strings.HasPrefix(r.URL.Path, f.options.Base+"/") && r.Header.Get("Upgrade") == "" {
@@ -269,7 +269,7 @@ func (f *Dispatcher) serveOther(w http.ResponseWriter, r *http.Request, next Nex
 	}}
 }
 
-// passOther passes a request on. If the next handler does not answer it, it is answered here if possible.
+// passOther passes a request to the next handler. If that does not respond, the request is served locally if possible.
 func (f *Dispatcher) passOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	local := f.operations.other(r, f.options.Base)
 	if write := f.writeOf(r); write != nil {
@@ -288,7 +288,7 @@ func (f *Dispatcher) passOther(w http.ResponseWriter, r *http.Request, next Next
 	return f.reply(w, r, res)
 }
 
-// other returns what answers a request if the next handler does not, or nil.
+// other returns the operation that serves a request if the next handler does not, or nil.
 func (o operations) other(r *http.Request, base string) operation {
 	path, below := strings.CutPrefix(r.URL.Path, base+"/")
 	if !below || r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -304,16 +304,16 @@ func (o operations) other(r *http.Request, base string) operation {
 	return o.others[kind]
 }
 
-// result is the result of a step: an answer, what is missing for one, or an error; with none of them, the answer has been
-// written to the client.
+// result is the result of a step: a response, a missing definition, or an error. If all are unset, the response has
+// been written to the client.
 type result struct {
 	answer  *cache.Answer
 	missing *missing
 	err     error
-	by      Outcome // who has answered, even if by the error; empty: nobody
+	by      Outcome // source of the response or error; empty for none
 }
 
-// resultOf is the result of a handler that either wrote its answer or returned an error.
+// resultOf returns the result of a handler that either wrote its response or returned an error.
 func resultOf(err error) result {
 	if m := missingOf(err); m != nil {
 		return result{missing: m}
@@ -328,14 +328,14 @@ func (res result) failure() error {
 	return res.err
 }
 
-// missing says why there is no answer here although another server may have one.
+// missing is the reason why a request cannot be served locally although another server may be able to serve it.
 type missing struct {
 	err         error
-	unknown     bool                 // even the definition that was asked for
-	provisional *outcome.Provisional // the answer if nobody has a better one; may be nil
+	unknown     bool                 // whether the requested definition itself is missing
+	provisional *outcome.Provisional // fallback response if no other server has a better one; may be nil
 }
 
-// missingOf returns what an error says is missing, or nil.
+// missingOf returns the missing definition that an error reports, or nil.
 func missingOf(err error) *missing {
 	if err == nil {
 		return nil
@@ -350,7 +350,7 @@ func missingOf(err error) *missing {
 	return m
 }
 
-// answer returns the provisional answer, or one that says what is missing. It is stored as briefly as a 404.
+// answer returns the provisional response, or an error response, to be stored as briefly as a 404.
 func (m *missing) answer() result {
 	if m.provisional != nil {
 		return result{answer: provisionalAnswer(m.provisional)}
@@ -363,12 +363,12 @@ func (m *missing) answer() result {
 	return result{answer: &cache.Answer{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}}
 }
 
-// provisionalAnswer is stored as briefly as a 404.
+// provisionalAnswer returns a response that is stored as briefly as a 404.
 func provisionalAnswer(p *outcome.Provisional) *cache.Answer {
 	return &cache.Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
 }
 
-// afterNext returns the error after the next handler failed: for a known value set, what is missing here is more helpful.
+// afterNext returns the error after a failure of the next handler: for a known value set, the local one.
 func (m *missing) afterNext(failed error) error {
 	if m.unknown {
 		return failed
@@ -384,8 +384,8 @@ func (m *missing) afterUpstream(failed error) error {
 	return m.err
 }
 
-// accepted converts the answer of another server for the cache. An expansion of another value set is probably wrong, and
-// only for this client.
+// accepted converts the response of another server for the cache. An expansion of another value set is probably wrong,
+// so it is not stored.
 func accepted(asked remote.Question, valueSet string, a *remote.Answer) (_ *cache.Answer, right bool) {
 	if asked.Request.Path == "ValueSet/$expand" && !a.Negative() && !a.NotModified && !a.IsOf(valueSet) {
 		answer := answerOf(a)
@@ -396,12 +396,12 @@ func accepted(asked remote.Question, valueSet string, a *remote.Answer) (_ *cach
 	return answerOf(a.Cut(asked)), true
 }
 
-// answerOf converts an answer for the cache, without tags: any change of a definition invalidates it.
+// answerOf converts a response for the cache. It has no tags: any change of a definition invalidates it.
 func answerOf(a *remote.Answer) *cache.Answer {
 	return &cache.Answer{Status: a.Status, Header: a.Header, Body: a.Body}
 }
 
-// detour is the error of a producer whose answer is not to be stored. It says where to find the answer.
+// detour is the error of a producer whose response must not be stored. It determines how the client gets the response.
 type detour struct {
 	to      destination
 	missing *missing
@@ -410,7 +410,7 @@ type detour struct {
 type destination uint8
 
 const (
-	nextStored destination = iota // the stored responses of the next handler
+	nextStored destination = iota // through the stored responses of the next handler
 	nextStraight
 	hereStraight
 )
@@ -429,9 +429,9 @@ func detourOf(err error) *detour {
 	return d
 }
 
-// Error is a request that was not answered.
+// Error is the error of a request that was not served.
 type Error struct {
-	// Status is the HTTP status. 0: that of Err from the next handler, or else 500.
+	// Status is the HTTP status. 0 means the status of Err from the next handler, or else 500.
 	Status int
 
 	// Err is the cause. Required.
@@ -444,10 +444,10 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// statusClientGone is the status that nginx and Caddy log for a client that did not wait for the answer.
+// statusClientGone is the status that nginx and Caddy log if the client disconnected.
 const statusClientGone = 499
 
-// errorOf finds the status for an error.
+// errorOf returns the status for an error.
 func errorOf(err error) *Error {
 	var own *outcome.Error
 	var failed *remote.Error
@@ -475,8 +475,8 @@ func (e *Error) outcome() Outcome {
 	return Failed
 }
 
-// unavailable returns the error for a server that failed. For a while, the cache answers all requests with the same key
-// with it, unless the server refused only this client. cause is what the server said, err what the client is told.
+// unavailable returns the error for a failed server. The cache then temporarily fails all requests with the same key,
+// unless the server refused only this client. cause is the server's error, err the error for the client.
 func unavailable(err, cause error) error {
 	if errors.Is(cause, remote.ErrRefused) {
 		return err
@@ -484,12 +484,12 @@ func unavailable(err, cause error) error {
 	return &cache.Unavailable{RetryAfter: retryAfter(cause), Err: err}
 }
 
-// retryAfter returns how long to wait (RFC 9110 §10.2.3); 0 means unknown.
+// retryAfter returns the time to wait (RFC 9110 §10.2.3); 0 means unknown.
 func retryAfter(err error) time.Duration {
 	if errors.Is(err, budget.ErrBusy) {
 		return busyRetryAfter
 	}
-	if failed, ok := errors.AsType[*cache.Unavailable](err); ok { // it knows how much of the time is left
+	if failed, ok := errors.AsType[*cache.Unavailable](err); ok { // contains the remaining time
 		return failed.RetryAfter
 	}
 	if failed, ok := errors.AsType[*remote.Error](err); ok {
@@ -498,5 +498,5 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// busyRetryAfter is for requests that did not get their turn.
+// busyRetryAfter is the Retry-After of requests rejected because of overload.
 const busyRetryAfter = 5 * time.Second

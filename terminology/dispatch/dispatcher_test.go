@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// Each request counts by who answered it, whichever way its answer came.
+// Each request is counted by the source of its response.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// What a producer needs of a request is copied when there is something to make, and not with each hit.
+// The parts of a request that a producer needs are copied only if a producer runs, not for each hit.
 func TestHitsAreNotDetached(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, settings{}, http.NotFoundHandler())
@@ -65,7 +65,7 @@ func TestHitsAreNotDetached(t *testing.T) {
 	}
 }
 
-// Where nobody is behind, what is asked for is unknown, and with all operations so is any other request.
+// Without a next handler, unknown value sets are not found. With all operations, other requests are not found either.
 func TestNobodyBehind(t *testing.T) {
 	t.Parallel()
 	nobody := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
@@ -84,7 +84,7 @@ func TestNobodyBehind(t *testing.T) {
 	}
 }
 
-// A write that was done ends the answers made of what it wrote; one that was refused does not.
+// A successful write invalidates the responses that depend on it; a rejected one does not.
 func TestWriteEndsAnswers(t *testing.T) {
 	t.Parallel()
 	for status, ended := range map[int]bool{http.StatusOK: true, http.StatusForbidden: false, http.StatusBadGateway: true} {
@@ -107,7 +107,7 @@ func TestWriteEndsAnswers(t *testing.T) {
 	}
 }
 
-// TestBusy says when to come back to who did not get their turn, with an operation or with a search.
+// TestBusy checks that operations and searches rejected because of overload have a Retry-After.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{all: true, off: true}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -122,8 +122,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestBeginOwn checks that answers made here are begun as such, stored or not, and those of other servers never are: a
-// guard that knows nothing else of them lets the former pass.
+// TestBeginOwn checks that BeginOwn starts local responses, stored or not, and never responses of other servers. Guards
+// pass local responses without further checks.
 func TestBeginOwn(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -158,7 +158,7 @@ func TestBeginOwn(t *testing.T) {
 	}
 }
 
-// storeWithOperations is a FHIR server that stores definitions and answers operations itself.
+// storeWithOperations is a FHIR server that stores definitions and serves operations.
 func storeWithOperations(s *definitionStore, answer string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if answer == "" || !strings.Contains(r.URL.Path, "$") {
@@ -170,7 +170,7 @@ func storeWithOperations(s *definitionStore, answer string) http.HandlerFunc {
 	}
 }
 
-// TestInstanceIsTheServers has R4 and the FHIR server use one id for different resources.
+// TestInstanceIsTheServers uses the same ID for different resources of R4 and the FHIR server.
 func TestInstanceIsTheServers(t *testing.T) {
 	t.Parallel()
 	const theirs = "http://x.example/their-gender"
@@ -180,8 +180,8 @@ func TestInstanceIsTheServers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		fetched bool
-		stored  bool   // the FHIR server has resources with these ids
-		answers string // of the FHIR server to all operations
+		stored  bool   // whether the FHIR server has resources with these IDs
+		answers string // response of the FHIR server to all operations
 		path    string
 		want    string
 	}{
@@ -209,7 +209,7 @@ func TestInstanceIsTheServers(t *testing.T) {
 					}
 				}
 				g := newSite(t, settings{all: true, off: off, fetched: fetchedIf(tt.fetched)}, storeWithOperations(s, tt.answers))
-				for range 3 { // made, stored, and from the cache
+				for range 3 { // computed, stored, served from the cache
 					if body := read(t, g.get("/fhir/R4/"+tt.path)); !strings.Contains(body, tt.want) {
 						t.Fatalf("got %s, want %s in it", body, tt.want)
 					}
@@ -219,7 +219,7 @@ func TestInstanceIsTheServers(t *testing.T) {
 	}
 }
 
-// TestInstanceAlone asks for an instance where there is no FHIR server behind.
+// TestInstanceAlone checks instance-level operations without a FHIR server.
 func TestInstanceAlone(t *testing.T) {
 	t.Parallel()
 	nobody := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
@@ -239,7 +239,7 @@ func TestInstanceAlone(t *testing.T) {
 	}
 }
 
-// TestInstanceOfFailingServer has the FHIR server not answer: which resource it has is then unknown.
+// TestInstanceOfFailingServer checks that an instance cannot be resolved while the FHIR server fails.
 func TestInstanceOfFailingServer(t *testing.T) {
 	t.Parallel()
 	for _, fetched := range []bool{false, true} {
@@ -252,7 +252,7 @@ func TestInstanceOfFailingServer(t *testing.T) {
 	}
 }
 
-// TestInstanceWritten writes a resource with an id of R4, whose expansion is stored.
+// TestInstanceWritten writes a resource with an ID of R4 whose expansion is stored.
 func TestInstanceWritten(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{fetched: fetchedIf(true)}, newDefinitionStore())
@@ -268,7 +268,7 @@ func TestInstanceWritten(t *testing.T) {
 	}
 }
 
-// browserHeaders are values that browsers, and libraries in them, send. An empty one is not sent.
+// browserHeaders are header values that browsers and their libraries send. An empty value is omitted.
 var browserHeaders = map[string][]string{
 	"Accept-Language": {
 		"", "*", "en-US,en;q=0.9", "en-US,en;q=0.5", "en-us,en;q=0.900", "de-DE,de;q=0.9,en-US;q=0.8,en;q=0.7", "de, en;q=0.5, *;q=0.1",
@@ -286,7 +286,7 @@ var browserHeaders = map[string][]string{
 	"User-Agent":      {"", "Mozilla/5.0 (X11; Linux x86_64)"},
 }
 
-// browserRequest makes a request with some of these headers.
+// browserRequest returns a request with random values of these headers.
 func browserRequest(random *rand.Rand, path string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	for _, name := range slices.Sorted(maps.Keys(browserHeaders)) {
@@ -298,7 +298,7 @@ func browserRequest(random *rand.Rand, path string) *http.Request {
 	return r
 }
 
-// decoded returns the body of an answer, and its entity tag without what the coding adds.
+// decoded returns the body of a response, and its entity tag without the suffix of the coding.
 func decoded(t *testing.T, response *http.Response) (body, tag string) {
 	t.Helper()
 	tag = strings.NewReplacer("-gz", "", "-zs", "").Replace(response.Header.Get("Etag"))
@@ -320,8 +320,8 @@ func decoded(t *testing.T, response *http.Response) (body, tag string) {
 	return string(all), tag
 }
 
-// What a browser asks for has the same body and the same tag at first and ever after, whoever asked before, stored or not:
-// what it has, it need not get again.
+// A browser gets the same body and entity tag for every repetition of a request, stored or not, so that it can
+// revalidate its copy.
 func TestSameAnswerToABrowser(t *testing.T) {
 	t.Parallel()
 	stored, unstored := newSite(t, settings{}, http.NotFoundHandler()), newSite(t, settings{off: true}, http.NotFoundHandler())
@@ -346,7 +346,7 @@ func TestSameAnswerToABrowser(t *testing.T) {
 	}
 }
 
-// What a browser sends reaches the next handler as browsers spell it.
+// Headers reach the next handler in the notation of browsers.
 func TestNextHandlerIsAskedAsBrowsersAsk(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -362,7 +362,7 @@ func TestNextHandlerIsAskedAsBrowsersAsk(t *testing.T) {
 	}
 }
 
-// validations is a FHIR server that answers all operations in one way, and counts.
+// validations is a FHIR server that serves all operations with one response and counts them.
 type validations struct {
 	status int
 	body   string
@@ -376,8 +376,8 @@ func (v *validations) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, v.body)
 }
 
-// What rests on definitions that are not here is asked of others, whose answer is
-// given and kept; where they have none, that which was made here stands.
+// A validation that depends on missing definitions is forwarded, and the response is stored. If other servers cannot
+// validate either, the provisional local response is used.
 func TestValidationAsksOthers(t *testing.T) {
 	t.Parallel()
 	const (
@@ -434,7 +434,7 @@ func TestValidationAsksOthers(t *testing.T) {
 	}
 }
 
-// What was validated by POST is asked whole, and what is known here is not asked.
+// A validation by POST is forwarded with its whole body, and a validation of loaded definitions is not forwarded.
 func TestPostedValidationAsksOthers(t *testing.T) {
 	terminologytest.Needs(t, "CodeSystem/$validate-code")
 	t.Parallel()

@@ -1,50 +1,59 @@
-// Package dispatch answers requests for the operations of a terminology service, or has others answer them: a
-// terminology server, or the next handler. They are asked once for everybody who wants to know, and their answers are
-// stored. The package is plain net/http. The server around hands in the next handler, the guard, metrics and logs
-// (host.go).
+// Package dispatch serves the operations of a terminology service locally or through another server: a terminology
+// server or the next handler. Concurrent requests to other servers are collapsed and their responses stored. The package
+// depends only on net/http. The surrounding server provides the next handler, the guard, metrics and logs (host.go).
 //
-//	request ─► Dispatcher.ServeHTTP                                        dispatcher.go
-//	   │ is it for an operation? ── no ─► passed on, or answered if nobody else does: dispatcher.go, write.go
-//	   │ does it depend on earlier ones, did it come before?           request.go
-//	   ├─ no ──► made here, straight for the client ────────────────────► answered
-//	   │            │ something is missing
-//	   ▼            ▼
-//	stored? package cache ─ yes ────────────────────────────────────────► answered
-//	   │ no: made once for all who ask the same
-//	   ▼
-//	made here, and held ────────────────────────────────────────────────► stored, answered
-//	   │ something is missing
-//	   ▼
-//	asked of an upstream: request.go, package remote ───────────────────► stored, answered
-//	   │ there is none for it
-//	   ▼
-//	asked of the next handler: request.go ──────────────────────────────► stored, answered
-//	   │ too large to be stored
-//	   ▼
-//	passed on as it comes: request.go ──────────────────────────────────► answered
+// request ─► Dispatcher.ServeHTTP                                        dispatcher.go
 //
-// [Dispatcher] writes an answer that is not stored, and counts what became of the request. One without an answer is refused with an
-// [Error], and with the Retry-After of the server that failed.
+//	│ for an operation? ── no ─► passed on, or served if no other handler does: dispatcher.go, write.go
+//	│ depends on earlier requests, or repeated?                     request.go
+//	├─ no ──► served locally, directly to the client ────────────────► response
+//	│            │ definition missing
+//	▼            ▼
 //
-// Each step has a result: an answer, what is missing for one, or an error. A producer, which the cache calls, returns
-// an answer or an error. If its answer is not to be stored, its error is a detour, which says where the answer is found.
+// stored? package cache ─ yes ────────────────────────────────────────► response
 //
-// # Whose answers
+//	│ no: produced once for all concurrent requests
+//	▼
 //
-// Answers made here, and those of an upstream, are the same for all. Those of the next handler may depend on who asks: they
-// are stored for those whom [Options.VaryBy] says, under the principal that the guard knows. A request that depends on
-// earlier ones of its client (cache-id) is answered here or by the next handler, and nothing of it is stored.
+// served locally, buffered ───────────────────────────────────────────► stored, response
+//
+//	│ definition missing
+//	▼
+//
+// requested from an upstream: request.go, package remote ─────────────► stored, response
+//
+//	│ no upstream for it
+//	▼
+//
+// requested from the next handler: request.go ────────────────────────► stored, response
+//
+//	│ too large to store
+//	▼
+//
+// streamed from the next handler: request.go ─────────────────────────► response
+//
+// [Dispatcher] writes responses that are not stored and counts the outcome of each request. A request without a response
+// fails with an [Error], and with the Retry-After of the failed server.
+//
+// Each step returns a result: a response, a missing definition, or an error. The producer that the cache calls returns a
+// response or an error. If its response must not be stored, it returns a detour: where the client gets the response.
+//
+// # Sharing
+//
+// Local responses and those of an upstream are the same for all clients. Those of the next handler may depend on the user:
+// [Options.VaryBy] and the principal from the guard determine which requests share them. A request that depends on earlier
+// ones of its client (cache-id) is served locally or by the next handler, and its response is never stored.
 //
 // # Missing definitions
 //
-// Missing definitions can be fetched from the server behind the next handler: state.go. After some filters on the same
-// value set, its expansion is fetched whole from the upstream and searched here ([remote.Wholes]).
+// Missing definitions can be fetched from the server behind the next handler: state.go. After several filters on the same
+// value set, its full expansion is fetched from the upstream and searched locally ([remote.Wholes]).
 //
 // # State
 //
-// [State] outlives a change of settings: the stored responses, the fetched definitions, and the servers to
-// ask (state.go). A write that passes to the next handler removes the responses made of what it changes, before the
-// client hears that it was done: write.go finds the write, reads what it changes and sees by the status whether it was done.
-// State.End removes what was made of it, in every State of the process ([Host].End), and [Peers] tell the other processes
+// [State] outlives a change of settings. It contains the stored responses, the fetched definitions and the servers
+// to call (state.go). A write through the next handler invalidates the dependent responses before the client gets
+// its response: write.go detects writes, reads the changed definitions, and checks the status of the response.
+// State.End removes the responses in every State of the process ([Host].End), and [Peers] notify the other processes
 // (peers.go).
 package dispatch

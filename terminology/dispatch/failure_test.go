@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// countedBackend is a backend that counts the requests to it.
+// countedBackend is a backend that counts its requests.
 type countedBackend struct {
 	http.HandlerFunc
 	asked atomic.Int64
@@ -28,7 +28,7 @@ func (c *countedBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.HandlerFunc(w, r)
 }
 
-// failing answers each request with a status and an OperationOutcome.
+// failing responds to each request with a status and an OperationOutcome.
 func failing(status int, retryAfter string) *countedBackend {
 	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -40,7 +40,7 @@ func failing(status int, retryAfter string) *countedBackend {
 	}}
 }
 
-// pages answers with 200 MB that are no FHIR, as they are read.
+// pages responds with an endless body that is not FHIR, up to 200 MB.
 func pages(contentType string) *countedBackend {
 	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -52,8 +52,8 @@ func pages(contentType string) *countedBackend {
 	}}
 }
 
-// A server in trouble is asked once by all who ask the same, at once or shortly after, whether it tells of its failure in
-// FHIR, says nothing, or sends what has no end.
+// A failing server gets one request per key from concurrent and successive requests, whether it fails with an
+// OperationOutcome, without a body, or with an endless body.
 func TestFailuresAreShared(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func() *countedBackend{
@@ -91,8 +91,8 @@ func TestFailuresAreShared(t *testing.T) {
 	}
 }
 
-// A server that wants to be left alone is, by other questions too, and clients hear when to ask again (RFC 9110 §10.2.3).
-// What one user asks too often is no reason to leave others without an answer.
+// Retry-After of a server also applies to other requests, and clients receive it (RFC 9110 §10.2.3). A limit for one
+// user does not affect other users.
 func TestRetryAfterIsKeptTo(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -123,7 +123,7 @@ func TestRetryAfterIsKeptTo(t *testing.T) {
 	}
 }
 
-// An expansion of another value set than was asked for is given to who asked, and to nobody else.
+// An expansion of another value set than requested is sent only to the client that requested it, and is not stored.
 func TestAnotherValueSetIsNotKept(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -164,7 +164,7 @@ func TestAnotherValueSetIsNotKept(t *testing.T) {
 	}
 }
 
-// While a server is left alone, an answer from before is good enough.
+// During the Retry-After of a server, stale responses are used.
 func TestStaleWhileLeftAlone(t *testing.T) {
 	t.Parallel()
 	good := atomic.Bool{}
@@ -192,7 +192,7 @@ func TestStaleWhileLeftAlone(t *testing.T) {
 	}
 }
 
-// A server that has too much to do says when to ask again (RFC 9110 §10.2.3).
+// An overloaded server reports Retry-After (RFC 9110 §10.2.3).
 func TestBusyServer(t *testing.T) {
 	t.Parallel()
 	busy := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -210,7 +210,7 @@ func TestBusyServer(t *testing.T) {
 	}
 }
 
-// TestNewFilterDuringOutage types a new filter while the upstream is down: an expired whole expansion answers it.
+// TestNewFilterDuringOutage sends a new filter during an outage of the upstream: an expired full expansion serves it.
 func TestNewFilterDuringOutage(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -230,7 +230,7 @@ func TestNewFilterDuringOutage(t *testing.T) {
 			}))
 			g.expand(foreign + "&count=5&filter=t")
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			for n := 0; n == 0 && ctx.Err() == nil; { // fetched in the background
+			for n := 0; n == 0 && ctx.Err() == nil; { // wait for the background fetch
 				n, _ = wholes.Held()
 			}
 			cancel()

@@ -18,29 +18,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // operations
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the operations
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// foreign is a value set that is not known here; incomplete is one of R4 that is made of SNOMED CT.
+// foreign is a value set that is not loaded; incomplete is a value set of R4 that needs SNOMED CT.
 const (
 	foreign    = "http://x.example/vs"
 	incomplete = "http://hl7.org/fhir/ValueSet/body-site"
 	genderSet  = "http://hl7.org/fhir/ValueSet/administrative-gender"
 )
 
-// settings are those of a site.
+// settings are the options of a site.
 type settings struct {
-	all      bool // operations
-	off      bool // nothing is stored
+	all      bool // serve all operations
+	off      bool // no cache
 	cache    cache.Options
 	upstream string
-	lifetime time.Duration        // of the upstream's answers
-	fetched  *terminology.Fetched // from the next handler
-	wholes   *remote.Wholes       // from the upstream
+	lifetime time.Duration        // lifetime of the upstream's responses
+	fetched  *terminology.Fetched // definitions from the next handler
+	wholes   *remote.Wholes       // full expansions from the upstream
 }
 
-// site is a dispatcher before a next handler.
+// site is a dispatcher in front of a next handler.
 type site struct {
 	t     testing.TB
 	front *Dispatcher
@@ -78,7 +78,7 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 	})}
 }
 
-// newSiteBefore is newSite before a server that is the next handler, or the upstream.
+// newSiteBefore is newSite with a server as the next handler or as the upstream.
 func newSiteBefore(t *testing.T, who string, s settings, server http.Handler) *site {
 	t.Helper()
 	if who == "upstream" {
@@ -89,7 +89,7 @@ func newSiteBefore(t *testing.T, who string, s settings, server http.Handler) *s
 	return newSite(t, s, server)
 }
 
-// send answers a request. An error is told by its status and an OperationOutcome.
+// send serves a request. An error becomes its status with an OperationOutcome.
 func (s *site) send(r *http.Request) *http.Response {
 	s.t.Helper()
 	w := httptest.NewRecorder()
@@ -123,12 +123,12 @@ func read(t testing.TB, r *http.Response) string {
 	return string(body)
 }
 
-// expansionOf is an expansion with one code.
+// expansionOf returns an expansion with one code.
 func expansionOf(url, code string) string {
 	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%q,"status":"active","expansion":{"timestamp":"2026-01-01","total":1,"contains":[{"system":"http://x.example/cs","code":%q}]}}`, url, code)
 }
 
-// expanding expands each value set to one code.
+// expanding returns a backend that expands each value set to one code.
 func expanding() *countedBackend {
 	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -137,7 +137,7 @@ func expanding() *countedBackend {
 	}}
 }
 
-// plain is a next handler that expects no more than net/http does.
+// plain is a next handler that only needs net/http.
 type plain struct{ http.Handler }
 
 // ServeHTTP implements NextHandler.
@@ -146,12 +146,12 @@ func (p plain) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// host is a server around that counts. Who asks is in the context.
+// host is a surrounding server that counts calls. The user is in the context.
 type host struct {
 	mu       sync.Mutex
 	counts   map[Outcome]int
 	detached int
-	own      int // answers that were begun as made here
+	own      int // number of responses started by BeginOwn
 }
 
 type principalKey struct{}
@@ -191,7 +191,7 @@ func (h *host) Count(_ context.Context, o Outcome) {
 	h.counts[o]++
 }
 
-// wantCounts checks what became of the requests up to now.
+// wantCounts checks the outcomes of all requests so far.
 func (h *host) wantCounts(t *testing.T, want map[Outcome]int) {
 	t.Helper()
 	h.mu.Lock()

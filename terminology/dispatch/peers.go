@@ -13,37 +13,37 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// PeersOptions are those of [Peers]. All are required.
+// PeersOptions configures [Peers]. All fields are required.
 type PeersOptions struct {
 	// End calls [State.End] of all states of this process.
 	End func(Ending)
 
-	// Tell makes all peers hear a message: at once, or when they hear again, within its lifetime. The id is a new one.
+	// Tell broadcasts a message with a unique ID. Peers that reconnect within the lifetime get it too.
 	Tell func(ctx context.Context, id string, message []byte, lifetime time.Duration) error
 
-	// Logger logs that more is ended than was asked for.
+	// Logger logs invalidations of everything that are broader than requested.
 	Logger *slog.Logger
 }
 
-// Peers are the other processes in front of the same servers. What ends here ends there too, and the other way round. Make
-// them with [NewPeers]. They are safe for concurrent use.
+// Peers are the other processes in front of the same servers. They exchange invalidations. Create them with [NewPeers].
+// They are safe for concurrent use.
 //
-// Each message has an id and lives for ten minutes. A process that hears again after a pause ends what it has not heard of
-// yet, and all if the pause was longer. It sends again what could not be sent, and has all end everywhere if a message of
-// its own has been lost.
+// Each message has an ID and a lifetime of ten minutes. A process that reconnects applies the messages it has missed,
+// or invalidates everything after a longer pause. It repeats messages that could not be sent, and broadcasts an
+// invalidation of everything if any of its messages was lost.
 type Peers struct {
 	options PeersOptions
-	sending chan struct{} // has room for who sends a message
+	sending chan struct{} // semaphore of the sender
 
 	mu    sync.Mutex
 	next  *message
-	down  bool // the last message could not be sent: nobody waits for the next
+	down  bool // the last message could not be sent, so Announce does not wait
 	sent  []sentMessage
-	known boundedcache.Cache[string, struct{}] // ids of messages that were heard; to hear one again does no harm
-	heard time.Time                            // all that was sent before this is known
+	known boundedcache.Cache[string, struct{}] // IDs of received messages; applying a message twice is harmless
+	heard time.Time                            // all messages sent before this time have been received
 }
 
-// message is what is sent next. Who waits for it has added to it.
+// message is the next message to send. Each waiting caller has added its Ending.
 type message struct {
 	endings []Ending
 	done    bool
@@ -56,22 +56,22 @@ type sentMessage struct {
 
 const (
 	messageLifetime = 10 * time.Minute
-	messageMargin   = time.Minute // by which a lifetime may be off
+	messageMargin   = time.Minute // margin for inaccurate lifetimes
 	sendTimeout     = 3 * time.Second
-	maxEndings      = 100 // in a message, or to apply one by one; instead of more, all end
+	maxEndings      = 100 // per message, and of received endings to apply individually; more become an invalidation of everything
 	maxText         = 32 << 10
 	maxKnownIDs     = 50_000
-	maxSent         = 1000 // that are looked for; if any was lost, so were the latest
+	maxSent         = 1000 // own messages to check for loss; any loss includes the latest ones
 )
 
-// NewPeers returns peers that have heard of all that was sent until now: nothing may be stored that was made before.
+// NewPeers returns peers that count as up to date until now. Nothing produced before may be stored.
 func NewPeers(o PeersOptions) *Peers {
 	p := &Peers{options: o, sending: make(chan struct{}, 1), next: new(message), heard: time.Now()}
 	p.known.MaxEntries = maxKnownIDs
 	return p
 }
 
-// Announce tells the peers what has ended here. It returns when they are told, or cannot be told now.
+// Announce broadcasts an invalidation to the peers. It returns after the broadcast succeeded or failed.
 func (p *Peers) Announce(e Ending) {
 	p.mu.Lock()
 	m := p.next
@@ -87,7 +87,7 @@ func (p *Peers) Announce(e Ending) {
 	}
 }
 
-// send sends what all have added meanwhile. What cannot be sent stays for the next message. Only one at a time may call it.
+// send sends all pending endings. Unsent endings stay pending for the next message. It must not be called concurrently.
 func (p *Peers) send() {
 	id := rand.Text()
 	p.mu.Lock()
@@ -95,7 +95,7 @@ func (p *Peers) send() {
 	p.next = new(message)
 	p.known.Put(id, struct{}{}, 1)
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout) // the client may have gone
+	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout) // must not depend on the client's connection
 	defer cancel()
 	err := p.options.Tell(ctx, id, m.text(), messageLifetime)
 	p.mu.Lock()
@@ -110,26 +110,26 @@ func (p *Peers) send() {
 	}
 }
 
-// News are messages, in the order in which they were sent.
+// News contains received messages in sending order.
 type News struct {
-	// Whole says that there are no others.
+	// Whole reports whether Messages contains all messages within their lifetime.
 	Whole bool
 
-	// Messages are by id what was told.
+	// Messages are the received messages.
 	Messages []Message
 
-	// Asked is when they were asked for: all that were sent before have been heard now.
+	// Asked is the time of the query: all messages sent before have been received.
 	Asked time.Time
 }
 
-// Message is what a peer, or this process, told.
+// Message is a message of a peer or this process.
 type Message struct {
-	ID   string // as given to Tell
-	Text []byte // likewise
+	ID   string // ID passed to Tell
+	Text []byte // message passed to Tell
 }
 
-// Hear ends what peers have ended. Call it for all news, even without messages, from which it learns that the peers can be
-// told again. It does not wait for them.
+// Hear applies the invalidations of peers. Call it for all news, even without messages, because news indicate that
+// sending may work again. It does not wait for peers.
 func (p *Peers) Hear(n News) {
 	ended, unsent := p.learn(n)
 	for _, e := range ended {
@@ -144,11 +144,11 @@ func (p *Peers) Hear(n News) {
 			defer func() { <-p.sending }()
 			p.send()
 		}()
-	default: // it is being sent
+	default: // a send is in progress
 	}
 }
 
-// learn returns what has ended, and whether there is something to send.
+// learn returns the invalidations to apply, and whether endings are waiting to be sent.
 func (p *Peers) learn(n News) (ended []Ending, unsent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *Peers) learn(n News) (ended []Ending, unsent bool) {
 	return ended, len(p.next.endings) > 0
 }
 
-// lost reports whether a message of this process, that should be among all there are, is not. It forgets the others.
+// lost reports whether a message of this process is missing. It forgets missing and expired messages.
 func (p *Peers) lost(there map[string]bool, asked time.Time) (lost bool) {
 	p.sent = slices.DeleteFunc(p.sent, func(m sentMessage) bool {
 		over := asked.Sub(m.at) > messageLifetime-messageMargin
@@ -188,7 +188,7 @@ func (p *Peers) lost(there map[string]bool, asked time.Time) (lost bool) {
 
 func (m *message) add(endings ...Ending) { m.endings = appendEndings(m.endings, endings...) }
 
-// appendEndings appends endings, or makes all of them one.
+// appendEndings appends endings, or replaces all by an invalidation of everything.
 func appendEndings(to []Ending, more ...Ending) []Ending {
 	if to = append(to, more...); len(to) > maxEndings || slices.ContainsFunc(to, Ending.isAll) {
 		return []Ending{{}}
@@ -198,13 +198,13 @@ func appendEndings(to []Ending, more ...Ending) []Ending {
 
 func (m *message) text() []byte {
 	text, err := json.Marshal(m.endings)
-	if err != nil || len(text) > maxText { // err: a canonical that is not UTF-8
+	if err != nil || len(text) > maxText { // err: a canonical is not valid UTF-8
 		return []byte("[{}]")
 	}
 	return text
 }
 
-// endingsOf reads a message. What cannot be read, as of a later version, ends all.
+// endingsOf parses a message. An invalid message, such as one of a later version, invalidates everything.
 func endingsOf(text []byte) (list []Ending) {
 	if err := json.Unmarshal(text, &list); err != nil || len(list) == 0 {
 		return []Ending{{}}

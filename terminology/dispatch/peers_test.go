@@ -21,13 +21,13 @@ import (
 
 var errNotTold = errors.New("not told")
 
-// board is where peers leave each other messages.
+// board is a store of the messages between peers.
 type board struct {
 	mu    sync.Mutex
 	posts []post
-	lost  int // how often it lost all
+	lost  int // number of times that it lost all messages
 
-	broken, deaf bool // it takes none, or it does and says that it did not
+	broken, deaf bool // sending fails; sending succeeds but reports a failure
 }
 
 type post struct {
@@ -59,8 +59,8 @@ type gateway struct {
 	*site
 	peers *Peers
 	board *board
-	read  int // posts
-	lost  int // that the board had lost when it was read
+	read  int // number of messages read
+	lost  int // value of the board's lost at the last read
 	cut   bool
 }
 
@@ -83,7 +83,7 @@ func newGateways(t testing.TB, n int, b *board, backend http.Handler, fetched bo
 	return list
 }
 
-// hear hears all that is new on the board.
+// hear reads all new messages of the board.
 func (g *gateway) hear() {
 	if g.cut {
 		return
@@ -112,7 +112,7 @@ func (g *gateway) untold() bool {
 
 func (g *gateway) cutOff() { g.cut, g.read = true, -1 }
 
-// versioned is a backend whose value sets have one code, their version. It takes its time to answer.
+// versioned is a backend whose value sets have their version as their only code. Its responses can be delayed.
 type versioned struct {
 	mu       sync.Mutex
 	versions map[string]int
@@ -125,14 +125,14 @@ func (v *versioned) current(url string) string {
 	return fmt.Sprint("v", v.versions[url])
 }
 
-// takeTime has it take a time for each answer from now on.
+// takeTime sets the delay of later responses.
 func (v *versioned) takeTime(delay time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.delay = delay
 }
 
-// pause is how long it takes to answer now.
+// pause returns the current delay.
 func (v *versioned) pause() time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -160,7 +160,7 @@ func (v *versioned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func urlOf(id string) string { return "http://x.example/" + id }
 
-// Others end no more than the writer does, if they have not been cut off for long.
+// Peers remove no more responses than the writing gateway, unless they were disconnected for long.
 func TestPeersKeepTheRest(t *testing.T) {
 	t.Parallel()
 	terminologytest.Core(t)
@@ -210,7 +210,7 @@ func TestPeersKeepTheRest(t *testing.T) {
 	}
 }
 
-// A definition that one gateway finds changed, as it was written past all of them, the others fetch again too.
+// If a gateway detects that a definition was changed without the gateways, its peers fetch the definition again.
 func TestPeersRenewDefinitions(t *testing.T) {
 	t.Parallel()
 	terminologytest.Core(t)
@@ -232,7 +232,7 @@ func TestPeersRenewDefinitions(t *testing.T) {
 	})
 }
 
-// Nobody waits for a store that has just not answered, and what it was not told comes later, in one message.
+// Invalidations do not wait for a store that recently failed, and are sent later in one message.
 func TestPeersDoNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestPeersDoNotWait(t *testing.T) {
 	})
 }
 
-// What a peer says that is not understood, as of a later version, ends all; and what is too much to say.
+// Messages that cannot be parsed, such as those of a later version, and oversized ones invalidate everything.
 func TestEndingsOf(t *testing.T) {
 	t.Parallel()
 	for text, all := range map[string]bool{
@@ -294,7 +294,7 @@ func TestEndingsOf(t *testing.T) {
 	}
 }
 
-// A transaction of patients' data ends nothing, and nobody is told.
+// A transaction of clinical data invalidates nothing and is not broadcast.
 func TestOtherWritesAreNotTold(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{}, expanding())
@@ -302,8 +302,8 @@ func TestOtherWritesAreNotTold(t *testing.T) {
 	g.write(http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"Patient"}}]}`)
 }
 
-// What is written through one gateway ends what others keep: whatever is asked and made meanwhile, whoever is cut off for
-// however long, and although the store fails, or loses all.
+// A write through one gateway invalidates the responses of all others, regardless of concurrent requests, of
+// disconnected peers, and of a store that fails or loses all messages.
 func TestPeersEndTheSame(t *testing.T) {
 	t.Parallel()
 	terminologytest.Core(t)
@@ -324,7 +324,7 @@ func TestPeersEndTheSame(t *testing.T) {
 	}
 }
 
-// history is what happens to some gateways by chance.
+// history is a random sequence of events at several gateways.
 type history struct {
 	t        *testing.T
 	chance   *rand.Rand
@@ -390,7 +390,7 @@ func (h *history) step(g *gateway) {
 	synctest.Wait()
 }
 
-// askSlowly begins an expansion that takes its time.
+// askSlowly starts an expansion with a random delay.
 func (h *history) askSlowly(g *gateway, url string) {
 	delay := time.Duration(h.chance.Int64N(int64(20 * time.Second)))
 	h.backend.takeTime(delay)
@@ -399,7 +399,7 @@ func (h *history) askSlowly(g *gateway, url string) {
 	h.backend.takeTime(0)
 }
 
-// checkHeard checks the gateways that hear, when all could be told.
+// checkHeard checks the connected gateways if all messages could be sent.
 func (h *history) checkHeard() {
 	if h.board.broken {
 		return
@@ -408,7 +408,7 @@ func (h *history) checkHeard() {
 		g.hear()
 		synctest.Wait()
 		if g.cut || g.untold() {
-			return // somebody was not told, who may know of something
+			return // a peer has an invalidation that was not sent
 		}
 	}
 	synctest.Wait()

@@ -26,11 +26,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// cacheID is the parameter that names definitions of earlier requests.
+// cacheID is the parameter that refers to definitions of earlier requests.
 const cacheID = "cache-id"
 
-// isPersonal reports whether only this client can use the answer: it depends on its earlier requests, or tries out a
-// limit.
+// isPersonal reports whether only this client can use the response, because it depends on earlier requests of the
+// client or overrides a limit.
 func isPersonal(r *http.Request) bool {
 	return len(r.Header["X-Cache-Id"]) > 0 || len(r.Header["X-Too-Costly-Threshold"]) > 0 || hasCacheID(r.URL.RawQuery)
 }
@@ -51,7 +51,7 @@ func hasCacheID(query string) bool {
 	return false
 }
 
-// mentionsCacheID reports whether a body may have the parameter, perhaps hidden by needless escapes of JSON or XML.
+// mentionsCacheID reports whether a body may contain the parameter, possibly hidden by unnecessary JSON or XML escapes.
 func mentionsCacheID(body []byte) bool {
 	for _, sign := range []string{cacheID, `\u00`, "&#"} {
 		if bytes.Contains(body, []byte(sign)) {
@@ -61,25 +61,25 @@ func mentionsCacheID(body []byte) bool {
 	return hasCacheID(string(body))
 }
 
-// request is a request for an operation, read once. Producers may use it after the client's own request has ended.
+// request is a request for an operation, parsed once. Producers may use it after the client's request has ended.
 type request struct {
 	front    *Dispatcher
-	local    operation // answers it from here
+	local    operation // serves the request locally
 	next     NextHandler
-	path     string   // below the FHIR base: ValueSet/$expand
-	personal bool     // the answer is for this client alone
-	schemes  *schemes // of keys; nil: nothing is stored
+	path     string   // path below the FHIR base: ValueSet/$expand
+	personal bool     // the response is only for this client
+	schemes  *schemes // schemes of keys; nil disables the cache
 	known    sighting
-	number   uint64 // among the sightings; 0: none
-	body     []byte // of a POST; nil: not read
+	number   uint64 // number in the sightings; 0 for none
+	body     []byte // body of a POST; nil until read
 }
 
-// schemes make the keys of the responses that were made from one library.
+// schemes contains the key schemes of the responses based on a library.
 type schemes struct {
 	library *terminology.Library
-	seed    uint64       // of the library, for sightings
-	shared  cache.Scheme // of answers that are the same for all
-	next    cache.Scheme // of the next handler's answers
+	seed    uint64       // identifies the library in sightings
+	shared  cache.Scheme // for responses shared by all clients
+	next    cache.Scheme // for responses of the next handler
 }
 
 func (f *Dispatcher) newRequest(r *http.Request, next NextHandler, local operation) *request {
@@ -110,8 +110,8 @@ func (f *Dispatcher) currentSchemes() *schemes {
 	return s
 }
 
-// readBody reads the body of a POST, which may make the request personal, and puts it back, as the local operation has done
-// before.
+// readBody reads the body of a POST, which may make the request personal, and restores it. The local operation may have
+// read it before.
 func (q *request) readBody(r *http.Request) (err error) {
 	if r.Method != http.MethodPost {
 		return nil
@@ -124,9 +124,9 @@ func (q *request) readBody(r *http.Request) (err error) {
 	return nil
 }
 
-// sightings remember recent requests, and which of them the next handler answered. Most of what is typed letter by letter
-// never comes again: a request seen for the first time thus costs no more than without a cache. Repeated requests are kept
-// apart, so that others do not evict them. A wrong sighting does no harm.
+// sightings records recent requests and whether the next handler served them. Most requests of a user who types letter
+// by letter are never repeated, so a request seen for the first time skips the cache. Repeated requests have a separate
+// table, so that others do not evict them. A wrong entry is harmless.
 type sightings struct {
 	hash  maphash.Seed
 	once  [1 << sightingBits]atomic.Uint64
@@ -141,14 +141,14 @@ type sighting uint8
 const (
 	unseen sighting = iota
 	seen
-	seenNext // the next handler answered it
+	seenNext // served by the next handler
 )
 
 func newSightings() *sightings { return &sightings{hash: maphash.MakeSeed()} }
 
 func (s *sightings) seed(epoch string) uint64 { return maphash.String(s.hash, epoch) }
 
-// number returns a number for a request, even and not 0.
+// number returns a nonzero even hash of a request.
 func (s *sightings) number(r *http.Request, seed uint64) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.hash)
@@ -166,7 +166,7 @@ func (s *sightings) number(r *http.Request, seed uint64) uint64 {
 	return h.Sum64()&^1 | 2
 }
 
-// look returns the record of a request, and counts the request.
+// look returns the record of a request and updates the tables.
 func (s *sightings) look(n uint64) sighting {
 	slot := n >> (64 - sightingBits)
 	known := s.often[slot].Load()
@@ -183,7 +183,7 @@ func (s *sightings) look(n uint64) sighting {
 	return seenNext
 }
 
-// isNext notes that the next handler answered a request.
+// isNext records that the next handler served a request.
 func (s *sightings) isNext(n uint64) {
 	slot := n >> (64 - sightingBits)
 	for _, list := range []*atomic.Uint64{&s.once[slot], &s.often[slot]} {
@@ -191,8 +191,8 @@ func (s *sightings) isNext(n uint64) {
 	}
 }
 
-// serveStored answers by way of the cache: with a response for all, or else with the next handler's. Of an answer too large
-// to be stored, one from here is made again for this client; for the next handler's, the result is what is missing.
+// serveStored serves a request through the cache, with a response shared by all clients or else a response of the next
+// handler. Local responses too large to store are computed again. For those of the next handler, the result is missing.
 func (q *request) serveStored(w http.ResponseWriter, r *http.Request) result {
 	f, s := q.front, q.schemes
 	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.host.Server.Detach, BeginOwn: f.host.BeginOwn}
@@ -220,7 +220,7 @@ func (q *request) serveStored(w http.ResponseWriter, r *http.Request) result {
 	return result{missing: d.missing}
 }
 
-// written is the result of a handler that has written an answer unless it returned an error.
+// written returns the result of a handler that wrote a response unless it returned an error.
 func written(by Outcome, err error) result {
 	if err != nil {
 		return result{err: err}
@@ -228,7 +228,7 @@ func written(by Outcome, err error) result {
 	return result{by: by}
 }
 
-// produceShared makes an answer for all: here, or by an upstream.
+// produceShared produces a response for all clients, locally or through an upstream.
 func (q *request) produceShared(r *http.Request) (*cache.Answer, error) {
 	made := q.make(r)
 	if made.missing != nil {
@@ -245,7 +245,7 @@ func (q *request) produceOwn(r *http.Request) (*cache.Answer, error) {
 	return made.answer, made.failure()
 }
 
-// make makes an answer here, or asks an upstream.
+// make produces a response locally or through an upstream.
 func (q *request) make(r *http.Request) result {
 	here := q.makeHere(r)
 	if here.missing == nil {
@@ -254,7 +254,7 @@ func (q *request) make(r *http.Request) result {
 	return q.askUpstream(r, here.missing)
 }
 
-// serveHere answers the client directly.
+// serveHere serves the client locally, without buffering.
 func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 	header := w.Header()
 	if q.schemes != nil {
@@ -274,7 +274,7 @@ func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 	return resultOf(err)
 }
 
-// ownWriter is for an answer made here.
+// ownWriter starts a local response with BeginOwn.
 type ownWriter struct {
 	http.ResponseWriter
 	begin func(w http.ResponseWriter, status int)
@@ -290,13 +290,13 @@ func (f *Dispatcher) own(w http.ResponseWriter) http.ResponseWriter {
 // WriteHeader implements http.ResponseWriter.
 func (w *ownWriter) WriteHeader(status int) { w.begin(w.ResponseWriter, status) }
 
-// Unwrap lets http.ResponseController find what else the writer can do.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (w *ownWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// missed is the Cache-Status of responses made here (RFC 9211).
+// missed is the Cache-Status of local responses that are not stored (RFC 9211).
 var missed = []string{"caddy-fhir; fwd=miss"}
 
-// makeHere makes an answer to be stored.
+// makeHere produces a local response to be stored.
 func (q *request) makeHere(r *http.Request) result {
 	recorder := remote.NewRecorder(maxHeldHere)
 	err := q.local(recorder, r)
@@ -308,9 +308,9 @@ func (q *request) makeHere(r *http.Request) result {
 	}
 	a := recorded(recorder)
 	a.Own = true
-	if a.Status == http.StatusOK { // its tag is kept, since a client may have had it before it was stored
+	if a.Status == http.StatusOK { // keeps the entity tag, which clients may have received before the response was stored
 		a.EntityTag, a.Tags = strings.Trim(a.Header.Get("Etag"), `"`), definitionsOf(a.Body)
-		if a.Tags != nil && isInstance(q.path) { // a resource with this id may be written
+		if a.Tags != nil && isInstance(q.path) { // a write of a resource with this ID must invalidate the response
 			a.Tags = append(a.Tags, path.Dir(q.path))
 		}
 	}
@@ -321,17 +321,17 @@ func recorded(by *remote.Recorder) *cache.Answer {
 	return &cache.Answer{Status: by.Status(), Header: by.Header(), Body: by.Body()}
 }
 
-// maxHeldHere bounds the stored answers made here, in bytes. A larger one is made for each client, which is as fast as
+// maxHeldHere is the maximum size of a stored local response in bytes. Computing a larger one again is as fast as
 // copying it.
 const maxHeldHere = 2 << 20
 
-// isFetchFailure reports whether a definition could not be fetched: a stale response is better then.
+// isFetchFailure reports whether fetching a definition failed, so that a stale response is preferable.
 func isFetchFailure(err error) bool {
 	failed, ok := errors.AsType[*outcome.Error](err)
 	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, budget.ErrBusy)
 }
 
-// madeOf is what an expansion says of its definitions.
+// madeOf contains the members of an expansion that identify its definitions.
 type madeOf struct {
 	URL  string `json:"url"`
 	Meta struct {
@@ -353,8 +353,8 @@ type madeOfSystem struct {
 	Contains []madeOfSystem `json:"contains"`
 }
 
-// definitionsOf returns the canonicals of what an expansion was made of: the value set, what it lists as used, and the
-// code systems of its codes. It returns none for an incomplete expansion, which any change of a definition invalidates.
+// definitionsOf returns the canonicals that an expansion depends on: the value set, its used definitions, and the code
+// systems of its codes. It returns nil for an incomplete expansion, which any change of a definition invalidates.
 func definitionsOf(body []byte) (tags []string) {
 	var made madeOf
 	if json.Unmarshal(body, &made, jsontext.AllowDuplicateNames(true)) != nil || made.URL == "" || len(made.Meta.Tag) > 0 {
@@ -382,8 +382,8 @@ func (f *Dispatcher) isAuthorised(r *http.Request) bool {
 	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || f.host.Guard.Client(r.Context()) != (cache.Principal{})
 }
 
-// askUpstream asks the terminology server for what is missing. It is still missing if the next handler is to be asked, which
-// alone can know a resource by its id. If the server lacks something too, what is missing here is the better answer.
+// askUpstream calls the terminology server. The result is missing if only the next handler can serve the request, as
+// for a resource ID. If the server lacks a definition too, the local error is the better response.
 func (q *request) askUpstream(r *http.Request, m *missing) result {
 	f := q.front
 	if f.state.routes == nil || strings.Count(q.path, "/") > 1 {
@@ -420,7 +420,7 @@ func (q *request) askUpstream(r *http.Request, m *missing) result {
 	return result{answer: answer}
 }
 
-// asking returns the request as another server is asked it.
+// asking returns the request in the form for other servers.
 func (q *request) asking(r *http.Request) remote.Question {
 	return remote.Read(remote.Request{
 		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
@@ -430,7 +430,7 @@ func (q *request) asking(r *http.Request) remote.Question {
 
 const nextHandler = "next handler"
 
-// askNext has the next handler make an answer to be stored, unless its Retry-After is not over.
+// askNext requests a response to be stored from the next handler, unless its Retry-After has not yet elapsed.
 func (q *request) askNext(r *http.Request, m *missing) result {
 	f := q.front
 	if err := f.state.backoff.Err(""); err != nil {
@@ -449,7 +449,7 @@ func (q *request) askNext(r *http.Request, m *missing) result {
 	case recorder.Cut() && remote.Begins(q.path, recorder.Header(), recorder.Body()):
 		return result{err: &detour{nextStraight, m}}
 	case recorder.Cut():
-		_, err = recorder.Answer(q.path) // that it is too large
+		_, err = recorder.Answer(q.path) // returns the error for oversized responses
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		if !errors.Is(err, context.DeadlineExceeded) {
 			err = errors.Join(ctx.Err(), err)
@@ -463,10 +463,10 @@ func (q *request) askNext(r *http.Request, m *missing) result {
 	return result{err: &cache.Unavailable{RetryAfter: wait, Err: m.afterNext(err)}}
 }
 
-// forNext returns the request for the next handler, for an answer that everybody can share.
+// forNext returns the request for the next handler, for a response that can be shared.
 func (q *request) forNext(r *http.Request, recorder *remote.Recorder) *http.Request {
 	request := remote.Recordable(q.front.host.Server.Prepare(recorder, r))
-	if q.body != nil { // which the next handler may be sent again
+	if q.body != nil { // the body must be readable again for the next handler
 		request.Body = io.NopCloser(bytes.NewReader(q.body))
 	}
 	if condition := r.Header.Get("If-None-Match"); condition != "" {
@@ -490,19 +490,19 @@ func (q *request) readNext(r *http.Request, recorder *remote.Recorder, m *missin
 	case m.unknown && recorder.Status() >= http.StatusMultipleChoices && isTold(recorder):
 		return result{answer: recorded(recorder)}
 	}
-	if !errors.Is(err, remote.ErrRefused) { // which concerns only this client
+	if !errors.Is(err, remote.ErrRefused) { // a refusal concerns only this client
 		err = q.front.host.Failed(nextHandler, err)
 	}
 	return result{err: unavailable(m.afterNext(err), err)}
 }
 
-// isTold reports whether a response that is no answer is passed to the client: a redirect, a refusal, or a failure with an
-// OperationOutcome.
+// isTold reports whether an unsuccessful response is passed to the client: a redirect, a client error, or a failure
+// with an OperationOutcome.
 func isTold(recorder *remote.Recorder) bool {
 	return recorder.Status() < http.StatusInternalServerError || bytes.Contains(recorder.Body(), []byte(`"OperationOutcome"`))
 }
 
-// withCookies adds the server's cookies, with which an answer is not stored.
+// withCookies adds the server's cookies, which prevent the response from being stored.
 func withCookies(a *cache.Answer, recorder *remote.Recorder) *cache.Answer {
 	if cookies := recorder.Header()["Set-Cookie"]; len(cookies) > 0 {
 		a.Header = maps.Clone(a.Header)
@@ -511,7 +511,7 @@ func withCookies(a *cache.Answer, recorder *remote.Recorder) *cache.Answer {
 	return a
 }
 
-// passOn streams the next handler's response to the client. here is the reason why this gateway has none.
+// passOn streams the next handler's response to the client. here is the error of the local attempt.
 func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) result {
 	if errors.Is(here, outcome.ErrUnknown) {
 		return q.passUnknown(w, r, here)
@@ -519,8 +519,8 @@ func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) res
 	return q.passIncomplete(w, r, here)
 }
 
-// passUnknown passes on the next handler's answer, whatever it is, since only it can know the value set. Without a next
-// handler, the error from here stands.
+// passUnknown streams any response of the next handler, because only the next handler can have the value set. Without a
+// next handler, it returns the local error.
 func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error) result {
 	if answered, err := q.front.askFirst(w, r, q.next); answered || err != nil {
 		return result{by: Next, err: err}
@@ -528,7 +528,7 @@ func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error
 	return result{err: here}
 }
 
-// passIncomplete passes on the next handler's answer unless it is an error, when what is missing here is more helpful.
+// passIncomplete streams the next handler's response unless it is an error; the local one is more helpful.
 func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here error) result {
 	header := w.Header().Clone()
 	answer := &responseWriter{ResponseWriter: w, refused: func(status int) bool { return status >= http.StatusBadRequest }}
@@ -536,12 +536,12 @@ func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here er
 	if err == nil && answer.status != 0 && !answer.dropped {
 		return result{by: Next}
 	}
-	clear(w.Header()) // of the dropped response
+	clear(w.Header()) // headers of the dropped response
 	maps.Copy(w.Header(), header)
 	return result{err: here}
 }
 
-// askFirst passes on the next handler's answer, and reports whether there is one.
+// askFirst streams the next handler's response and reports whether there was one.
 func (f *Dispatcher) askFirst(w http.ResponseWriter, r *http.Request, next NextHandler) (answered bool, err error) {
 	answer := &responseWriter{ResponseWriter: w}
 	err = f.measureNext(answer, r, next)

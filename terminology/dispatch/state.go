@@ -17,37 +17,37 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// StateOptions are those of a [State].
+// StateOptions configures a [State].
 type StateOptions struct {
-	// Cache stores answers. Default: nil, none are stored.
+	// Cache stores responses. Default: nil, none are stored.
 	Cache *cache.Cache
 
-	// Routes choose the terminology server to ask. Default: nil, there is none.
+	// Routes select the terminology server for a request. Default: nil, no server.
 	Routes *remote.Routes
 
-	// Wholes are expansions that are fetched whole from terminology servers. Default: nil, none is.
+	// Wholes are full expansions fetched from terminology servers. Default: nil, disabled.
 	Wholes *remote.Wholes
 
-	// Fetched holds definitions of the server behind the next handler. [NewState] sets its Source and Changed.
-	// Default: nil, none are fetched.
+	// Fetched contains definitions of the server behind the next handler. [NewState] sets its Source and Changed. Default:
+	// nil, disabled.
 	Fetched *terminology.Fetched
 
 	// Backend sends requests to the next handler. [NewState] sets its Serve and Backoff. Required with Fetched.
 	Backend remote.Handler
 
-	// Announce broadcasts to the peers that a definition of the next handler has changed, which was found when it was fetched again.
-	// Default: no broadcast.
+	// Announce broadcasts to the peers that a repeated fetch found a changed definition of the next handler. Default: no
+	// broadcast.
 	Announce func(Ending)
 }
 
-// State outlives a [Dispatcher]: stored responses, fetched definitions, and the servers to ask. Make one with
-// [NewState]. It is safe for concurrent use.
+// State contains the data that outlives a [Dispatcher]: stored responses, fetched definitions, and the servers to call.
+// Create it with [NewState]. It is safe for concurrent use.
 type State struct {
-	cache   *cache.Cache // nil: no answers are stored
+	cache   *cache.Cache // nil disables storing
 	routes  *remote.Routes
-	wholes  *remote.Wholes // nil: none is fetched
-	backend *backend       // nil: no definitions are fetched
-	backoff remote.Backoff // of the next handler
+	wholes  *remote.Wholes // nil disables fetching
+	backend *backend       // nil disables fetching definitions
+	backoff remote.Backoff // state of the next handler
 
 	announce func(Ending) // nil: no broadcast
 }
@@ -62,7 +62,7 @@ func NewState(o StateOptions) *State {
 	return s
 }
 
-// Fetched returns the definitions that were fetched; nil: none are.
+// Fetched returns the fetched definitions, or nil if disabled.
 func (s *State) Fetched() *terminology.Fetched {
 	if s.backend == nil {
 		return nil
@@ -70,19 +70,19 @@ func (s *State) Fetched() *terminology.Fetched {
 	return s.backend.fetched
 }
 
-// Statistics are those of one state, or the sum of several. They count from the start of the process.
+// Statistics contains counters of one or several states since the start of the process, and current sizes.
 type Statistics struct {
 	Hits        uint64 `json:"hits"`         // requests answered with a stored response
-	Misses      uint64 `json:"misses"`       // all others
+	Misses      uint64 `json:"misses"`       // all other requests
 	Stale       uint64 `json:"stale"`        // requests answered with a stale response
-	Evictions   uint64 `json:"evictions"`    // of responses, to make room for others
+	Evictions   uint64 `json:"evictions"`    // responses removed to free memory
 	Entries     int    `json:"entries"`      // stored responses
-	Bytes       int64  `json:"bytes"`        // memory that they take
-	Pulled      int    `json:"pulled"`       // expansions that were fetched whole from an upstream
-	PulledBytes int64  `json:"pulled_bytes"` // memory that they take, beside Bytes
+	Bytes       int64  `json:"bytes"`        // memory of stored responses in bytes
+	Pulled      int    `json:"pulled"`       // full expansions fetched from an upstream
+	PulledBytes int64  `json:"pulled_bytes"` // memory of full expansions in bytes, in addition to Bytes
 }
 
-// Plus returns the sum.
+// Plus returns the sum of two statistics.
 func (s Statistics) Plus(t Statistics) Statistics {
 	return Statistics{
 		s.Hits + t.Hits, s.Misses + t.Misses, s.Stale + t.Stale, s.Evictions + t.Evictions,
@@ -90,7 +90,7 @@ func (s Statistics) Plus(t Statistics) Statistics {
 	}
 }
 
-// Statistics returns the state's own.
+// Statistics returns the statistics of this state.
 func (s *State) Statistics() (sum Statistics) {
 	sum.Pulled, sum.PulledBytes = s.wholes.Held()
 	if s.cache != nil {
@@ -101,16 +101,16 @@ func (s *State) Statistics() (sum Statistics) {
 	return sum
 }
 
-// backend is the FHIR server behind the next handler, as a source of definitions. It is asked without the credentials
-// of any user.
+// backend is the FHIR server behind the next handler, as a source of definitions. Requests to it have no user
+// credentials.
 type backend struct {
 	fetched *terminology.Fetched
 	server  remote.Handler
 	next    atomic.Pointer[NextHandler]
 
 	mu         sync.Mutex
-	references map[string]string // canonicals of what was fetched, by type and id
-	lost       bool              // there may be responses made of other definitions
+	references map[string]string // canonicals of fetched definitions by type and ID
+	lost       bool              // responses may depend on definitions missing in references
 }
 
 func newBackend(fetched *terminology.Fetched, handler remote.Handler, backoff *remote.Backoff) *backend {
@@ -122,7 +122,7 @@ func newBackend(fetched *terminology.Fetched, handler remote.Handler, backoff *r
 	return b
 }
 
-// learn stores the next handler, which comes with each request.
+// learn stores the next handler, which each request provides.
 func (b *backend) learn(server Server, r *http.Request, next NextHandler) {
 	handler := server.Background(r, next)
 	b.next.Store(&handler)
@@ -131,8 +131,8 @@ func (b *backend) learn(server Server, r *http.Request, next NextHandler) {
 
 const maxReferences = 100_000
 
-// Definitions implements terminology.Source. It notes the id of each definition, so that a write to the id can be matched
-// with the definition it replaces.
+// Definitions implements terminology.Source. It records the ID of each definition, so that a write to the ID can be
+// matched with the definition that it replaces.
 func (b *backend) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
 	list, err := b.server.Definitions(ctx, m)
 	b.mu.Lock()
@@ -149,7 +149,7 @@ func (b *backend) Definitions(ctx context.Context, m outcome.Missing) ([]jsontex
 	return list, err
 }
 
-// begin drops the references. What is fetched from then on is noted even before the definitions are forgotten.
+// begin clears the references before the definitions are dropped, so that later fetches are recorded.
 func (b *backend) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,8 +157,8 @@ func (b *backend) begin() {
 	b.lost = false
 }
 
-// forget drops a definition, by its canonical or by type and id; all if name is empty. For a type and id it returns the
-// canonical, and false if that may have been lost.
+// forget drops a definition by canonical or by type and ID, or all if name is empty. For a type and ID it returns the
+// canonical, and false if the reference may have been lost.
 func (b *backend) forget(name string) (url string, known bool) {
 	if b == nil {
 		return "", true
@@ -188,14 +188,14 @@ type resourceHead struct {
 
 func (h resourceHead) reference() string { return h.Type + "/" + h.ID }
 
-// readHead reads the head of a resource. It reports whether the resource is a definition.
+// readHead reads the identifying members of a resource and reports whether the resource is a definition.
 func readHead(resource []byte) (h resourceHead, ok bool) {
 	err := json.Unmarshal(resource, &h, jsontext.AllowDuplicateNames(true))
 	return h, err == nil && slices.Contains(definitionTypes, h.Type)
 }
 
-// End removes responses and definitions, and returns the number of responses. If it is not known which of them depend on
-// what was written, it removes all.
+// End removes responses and definitions, and returns the number of removed responses. It removes all if the
+// dependencies of a written definition are unknown.
 func (s *State) End(e Ending) (n int) {
 	if e.isAll() {
 		return s.endAll()
@@ -219,7 +219,7 @@ func (s *State) endAll() int {
 }
 
 func (s *State) endWritten(name string) (n int, known bool) {
-	s.wholes.Forget("") // it is not known what they were made of
+	s.wholes.Forget("") // full expansions have no record of their definitions
 	before, known := s.backend.forget(name)
 	return s.invalidate(name) + s.invalidate(before), known
 }
@@ -241,11 +241,11 @@ func (s *State) endCodeSystem(url string) int {
 		return 0
 	}
 	s.backend.forget(url)
-	s.wholes.Forget("") // it is not known which have its concepts
+	s.wholes.Forget("") // full expansions have no record of their code systems
 	return s.invalidate(url)
 }
 
-// changed removes what depends on a definition that changed behind the next handler, unseen here.
+// changed invalidates the dependents of a definition that changed without a write through this gateway.
 func (s *State) changed(url string) {
 	e := Ending{}
 	if url == "" && s.cache != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// What sets a cookie is for the one who asked, who gets it.
+// A response with Set-Cookie is sent only to the client that requested it.
 func TestCookiesAreNotKept(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -32,8 +32,7 @@ func TestCookiesAreNotKept(t *testing.T) {
 	}
 }
 
-// What an upstream lets everybody keep is not for everybody behind a guard (RFC 9111
-// §3.5), kept here or not.
+// A public response of an upstream becomes private behind a guard (RFC 9111 §3.5), stored or not.
 func TestUpstreamsAnswersArePrivate(t *testing.T) {
 	t.Parallel()
 	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -54,8 +53,8 @@ func TestUpstreamsAnswersArePrivate(t *testing.T) {
 	}
 }
 
-// A gateway tells its clients to validate each time, and says that what they are given with credentials is private. One in
-// front of it, which asks for all in its own name, is told for how long an answer is good.
+// Clients of a gateway must revalidate, and responses to requests with credentials are private. A gateway in front,
+// which sends all requests in its own name, gets the lifetime of responses.
 func TestLifetimeByUpstream(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -94,7 +93,7 @@ func TestLifetimeByUpstream(t *testing.T) {
 	}
 }
 
-// Who asks for ten entries gets ten, though the server that answers knows nothing of count.
+// A request for ten entries gets ten, even if the server ignores count.
 func TestCountForOthers(t *testing.T) {
 	t.Parallel()
 	entries := strings.Repeat(`{"system":"http://x.example/cs","code":"a"},`, 50)
@@ -110,8 +109,8 @@ func TestCountForOthers(t *testing.T) {
 	}
 }
 
-// Who wants only what is kept is told that nothing is, with 504 (RFC 9111 §5.2.1.7),
-// in FHIR; and nobody is asked.
+// A request with only-if-cached without a stored response gets 504 (RFC 9111 §5.2.1.7) as an OperationOutcome, and no
+// server is called.
 func TestOnlyIfCached(t *testing.T) {
 	t.Parallel()
 	server := expanding()
@@ -128,7 +127,7 @@ func TestOnlyIfCached(t *testing.T) {
 	}
 }
 
-// However many ask for what is not there yet, others are asked once.
+// Concurrent requests for a missing response result in a single call.
 func TestNoHerd(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"next handler", "upstream"} {
@@ -160,8 +159,7 @@ func TestNoHerd(t *testing.T) {
 	}
 }
 
-// A server that does not answer asynchronously ignores that it is asked to (RFC 7240
-// §2), and ranges are not offered.
+// Preferences for asynchronous responses are ignored (RFC 7240 §2), and ranges are not offered.
 func TestPreferences(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{}, expanding())
@@ -178,8 +176,7 @@ func TestPreferences(t *testing.T) {
 	}
 }
 
-// What is refused says nothing of a cache, and how long it may be kept is for
-// whoever writes the error to say.
+// An error response has no Cache-Status. Its Cache-Control is left to the error writer.
 func TestRefusedIsNoneOfTheCache(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{}, expanding())
@@ -189,7 +186,7 @@ func TestRefusedIsNoneOfTheCache(t *testing.T) {
 	}
 }
 
-// An answer of the next handler that is too large to be kept is given as it comes.
+// A response of the next handler that is too large to store is streamed.
 func TestLargeAnswer(t *testing.T) {
 	t.Parallel()
 	const size = remote.DefaultMaxAnswer + 1000
@@ -253,7 +250,7 @@ func TestSightings(t *testing.T) {
 	}
 }
 
-// A scan over a million questions does not drive out what is asked all the time.
+// A scan of a million one-time requests does not evict popular requests.
 func TestScanLeavesSightings(t *testing.T) {
 	t.Parallel()
 	s, random := newSightings(), rand.New(rand.NewPCG(1, 2))

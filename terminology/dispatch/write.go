@@ -11,22 +11,22 @@ import (
 	"sync"
 )
 
-// write is a request that may change definitions at the FHIR server behind.
+// write is a request that may change definitions at the backend.
 type write struct {
 	front     *Dispatcher
-	reference string // type and id, if the path has them
-	whole     bool   // the body is the new definition
-	batch     bool   // the writes are in the body
+	reference string // type and ID, if the path contains them
+	whole     bool   // the body is the complete new definition
+	batch     bool   // the body contains the writes
 	body      *writtenBody
 }
 
-// readingOperations change nothing. Any other operation, such as $import, may change definitions.
+// readingOperations never change definitions. All other operations, such as $import, may.
 var readingOperations = []string{
 	"$expand", "$validate-code", "$batch-validate-code", "$lookup", "$subsumes", "$find-matches", "$translate", "$closure",
 	"$validate", "$meta", "$versions", "$convert", "$export", "$everything", "$diff",
 }
 
-// writeOf returns the write that a request makes, or nil. It cleans the path and ignores case, as some servers do.
+// writeOf returns the write of a request, or nil. It cleans the path and ignores case, as some servers do.
 func (f *Dispatcher) writeOf(r *http.Request) *write {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch && r.Method != http.MethodDelete {
 		return nil
@@ -38,7 +38,7 @@ func (f *Dispatcher) writeOf(r *http.Request) *write {
 	switch {
 	case !within, last == "_search":
 		return nil
-	case parts[0] == "", parts[0] == "$graphql": // whose body says what it changes
+	case parts[0] == "", parts[0] == "$graphql": // the body determines the changes
 		return &write{front: f, batch: true, body: newWrittenBody(r, parts[0] == "")}
 	case kind < 0 && parts[0] != last, kind < 0 && last[0] != '$', slices.Contains(readingOperations, last):
 		return nil
@@ -60,8 +60,8 @@ func cutPrefixFold(s, prefix string) (after string, found bool) {
 	return s[len(prefix):], true
 }
 
-// pass passes a write to the next handler. What it changes is forgotten before the client is answered, and again after,
-// since responses may have been stored in between.
+// pass passes a write to the next handler. It invalidates the dependent responses before the client gets its response,
+// and again afterwards because responses may have been stored in between.
 func (c *write) pass(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	answer := &responseWriter{ResponseWriter: w, begins: func(status int) {
 		if mayBeDone(status) {
@@ -84,7 +84,7 @@ func (c *write) pass(w http.ResponseWriter, r *http.Request, next NextHandler) e
 
 func mayBeDone(status int) bool { return status < 400 || status >= 500 }
 
-// forget ends what is made of what was written, and all unless that is known.
+// forget invalidates everything that depends on the written definitions, or everything if the definitions are unknown.
 func (c *write) forget() {
 	if c.batch && !c.body.mentions() {
 		return
@@ -92,7 +92,7 @@ func (c *write) forget() {
 	c.front.host.End(Ending{Written: c.names()})
 }
 
-// names returns the canonical and the reference of what was written, if these are sure to be all.
+// names returns the canonical and reference of the written definition, or nil if they are uncertain.
 func (c *write) names() (names []string) {
 	if c.reference != "" {
 		names = append(names, c.reference)
@@ -109,17 +109,17 @@ func (c *write) names() (names []string) {
 
 const maxWritten = 1 << 20
 
-// writtenBody inspects a request's body while the next handler reads it.
+// writtenBody inspects the body of a request while the next handler reads it.
 type writtenBody struct {
 	io.ReadCloser
 
-	mu      sync.Mutex   // the response may begin while the body is still being read
-	held    bytes.Buffer // the beginning of the body
-	tail    []byte       // the end of what was read so far, where a name may begin
-	named   bool         // the name of a type of definitions occurred
+	mu      sync.Mutex   // the response may begin before the body is completely read
+	held    bytes.Buffer // beginning of the body
+	tail    []byte       // last bytes read, where a type name may begin
+	named   bool         // the name of a definition type occurred
 	encoded bool         // the body cannot be inspected
 	xml     bool
-	bundle  *writtenBundle // nil: the body is no Bundle in JSON
+	bundle  *writtenBundle // nil unless the body is a JSON Bundle
 }
 
 func newWrittenBody(r *http.Request, batch bool) *writtenBody {
@@ -147,7 +147,7 @@ func (b *writtenBody) Read(p []byte) (int, error) {
 		b.held.Write(p[:min(n, room)])
 	}
 	if b.bundle != nil {
-		_, _ = b.bundle.Write(p[:n]) // it never fails
+		_, _ = b.bundle.Write(p[:n]) // never fails
 	} else if !b.named {
 		b.tail = append(b.tail, p[:n]...)
 		b.named = slices.ContainsFunc(definitionTypes, func(name string) bool { return bytes.Contains(b.tail, []byte(name)) })
@@ -171,18 +171,18 @@ func (b *writtenBody) head() (resourceHead, bool) {
 	return readHead(b.held.Bytes())
 }
 
-// writtenBundle finds out, while a Bundle in JSON is read, whether it may write definitions: a member resourceType or url
-// names their type, and one of its requests does more than read. The type's name alone proves nothing: nearly every
-// clinical resource has a code of http://terminology.hl7.org/CodeSystem/….
+// writtenBundle scans a JSON Bundle for writes of definitions: a member resourceType or url that names a definition
+// type, and a request that is not a read. The type name alone is not sufficient, because nearly every clinical resource
+// has a code from http://terminology.hl7.org/CodeSystem/….
 type writtenBundle struct {
-	named    bool // a type of definitions occurred
-	requests bool // a request's method occurred
-	writes   bool // a method that does more than read occurred
+	named    bool // a definition type occurred
+	requests bool // the method of a request occurred
+	writes   bool // a method other than a read occurred
 
 	quoted  bool   // inside a string
-	escaped bool   // after a backslash
+	escaped bool   // after a backslash in a string
 	text    []byte // the last string, up to maxMember bytes
-	member  member // the member that the next value belongs to
+	member  member // member of the next value
 }
 
 type member uint8
@@ -193,10 +193,10 @@ const (
 	methodMember
 )
 
-// maxMember bounds what is kept of a string, in bytes. A longer url counts as naming a type.
+// maxMember is the maximum length of a buffered string in bytes. A longer URL counts as a definition type.
 const maxMember = 4 << 10
 
-// Write implements io.Writer. It never fails: the server behind refuses what is not JSON.
+// Write implements io.Writer. It never fails: the backend rejects invalid JSON.
 func (b *writtenBundle) Write(p []byte) (int, error) {
 	whole := len(p)
 	for len(p) > 0 {
@@ -251,7 +251,7 @@ func memberOf(name []byte) member {
 	return otherMember
 }
 
-// value inspects a string that may be a value. Needless escapes count as a hidden type and write.
+// value inspects a string that may be a value. Unnecessary escapes count as a hidden definition type and write.
 func (b *writtenBundle) value() {
 	switch {
 	case isEscaped(b.text):
@@ -264,10 +264,10 @@ func (b *writtenBundle) value() {
 	}
 }
 
-// changes reports whether the Bundle may change definitions. One without requests may.
+// changes reports whether the Bundle may change definitions. A Bundle without requests may.
 func (b *writtenBundle) changes() bool { return b.named && (b.writes || !b.requests) }
 
-// isEscaped reports whether a letter is escaped, as \u0041 is.
+// isEscaped reports whether a letter is escaped, such as \u0041.
 func isEscaped(text []byte) bool {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return false
@@ -280,21 +280,21 @@ func isEscaped(text []byte) bool {
 	return false
 }
 
-// namesDefinitions reports whether a text contains a type of definitions, or is an operation on the whole server.
+// namesDefinitions reports whether a text contains a definition type or is a system-level operation.
 func namesDefinitions(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, `\/`), []byte("$")) ||
 		slices.ContainsFunc(definitionTypes, func(name string) bool { return bytes.Contains(text, []byte(name)) })
 }
 
-// responseWriter passes a response to the client and notes its status.
+// responseWriter passes a response to the client and records its status.
 type responseWriter struct {
 	http.ResponseWriter
-	status  int  // the last one, including those of informational responses (1xx); 0: none
-	final   bool // the final response has begun
-	dropped bool // the response does not reach the client
+	status  int  // last status, including informational ones (1xx); 0 for none
+	final   bool // the final response has started
+	dropped bool // the response is not sent to the client
 
-	begins  func(status int)      // called before the final response, unless nil
-	refused func(status int) bool // reports whether to drop a response, unless nil
+	begins  func(status int)      // called before the final response unless nil
+	refused func(status int) bool // reports whether to drop a response; nil keeps all
 }
 
 func (w *responseWriter) WriteHeader(status int) {
@@ -331,7 +331,7 @@ func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(w.ResponseWriter, r)
 }
 
-// FlushError is called by http.ResponseController. It must not begin the response.
+// FlushError implements the method used by http.ResponseController. It must not start the response.
 func (w *responseWriter) FlushError() error {
 	if w.status == 0 || w.dropped {
 		return nil
@@ -346,7 +346,7 @@ func (w *responseWriter) Push(target string, options *http.PushOptions) error {
 	return http.ErrNotSupported
 }
 
-// Unwrap returns the writer behind, for http.ResponseController.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 var (

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// refusing is a server that does some writes not, or not wholly.
+// refusing is a server that rejects some writes or performs them partially.
 type refusing struct{ http.Handler }
 
 func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -24,8 +24,7 @@ func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// What was made of the old resource while a write was under way does not outlive
-// the write.
+// Responses based on the old resource and produced during a write are removed by the write.
 func TestWriteForgetsWhatWasMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	const url = "http://x.example/vs"
@@ -36,7 +35,7 @@ func TestWriteForgetsWhatWasMadeMeanwhile(t *testing.T) {
 		_, _ = io.WriteString(w, expansionOf(url, code.Load().(string)))
 	}))
 	want := func(code string) {
-		for range 3 { // made, stored, and from the cache
+		for range 3 { // computed, stored, served from the cache
 			if got := read(t, g.expand(url)); !strings.Contains(got, `"code":"`+code+`"`) {
 				t.Errorf("got %s, want %s", got, code)
 			}
@@ -44,7 +43,7 @@ func TestWriteForgetsWhatWasMadeMeanwhile(t *testing.T) {
 	}
 	next := plain{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.WriteHeader(http.StatusOK) // from here on the client may know
+		w.WriteHeader(http.StatusOK) // the client may know the result from here on
 		want("old")
 		code.Store("new")
 	})}
@@ -56,9 +55,8 @@ func TestWriteForgetsWhatWasMadeMeanwhile(t *testing.T) {
 	want("new")
 }
 
-// What a Bundle writes is not known one by one: it ends all answers, and one that
-// has nothing to do with definitions none. Nor is it known what an operation changes
-// that is none of FHIR's that only read.
+// A Bundle that writes definitions invalidates everything, because its definitions are not parsed. A Bundle of other
+// resources invalidates nothing. Operations other than the known read-only ones of FHIR invalidate everything.
 func TestBatchInvalidates(t *testing.T) {
 	t.Parallel()
 	const observation = `{"resource":{"resourceType":"Observation","category":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/observation-category","code":"laboratory"}]}]}`
@@ -110,8 +108,7 @@ func TestBatchInvalidates(t *testing.T) {
 	}
 }
 
-// What a Bundle changes is told by its requests and by the types of its resources,
-// wherever its parts break.
+// The changes of a Bundle are detected from its requests and resource types, wherever its chunks are split.
 func TestWrittenBundle(t *testing.T) {
 	for name, tt := range map[string]struct {
 		body    string
@@ -147,7 +144,7 @@ func TestWrittenBundle(t *testing.T) {
 	}
 }
 
-// Whatever a Bundle holds, a member that names a type of definitions is seen.
+// A member that names a definition type is detected in any Bundle.
 func FuzzWrittenBundle(f *testing.F) {
 	f.Add("text", `{"a":[1,"\""]}`, "ValueSet/1")
 	f.Fuzz(func(t *testing.T, text, raw, url string) {
@@ -164,7 +161,7 @@ func FuzzWrittenBundle(f *testing.F) {
 	})
 }
 
-// What is dropped never reaches the client, nor does a flush begin a response that may be dropped.
+// A dropped response never reaches the client, and a flush does not start a response that may be dropped.
 func TestResponseWriterDrops(t *testing.T) {
 	t.Parallel()
 	for status, dropped := range map[int]bool{http.StatusOK: false, http.StatusNotFound: true} {
@@ -175,9 +172,9 @@ func TestResponseWriterDrops(t *testing.T) {
 			t.Errorf("%d: flushed before it began: %v", status, err)
 		}
 		w.WriteHeader(status)
-		w.WriteHeader(http.StatusTeapot) // too late
+		w.WriteHeader(http.StatusTeapot) // has no effect after the first status
 		_, _ = io.WriteString(w, "a")
-		_, _ = io.Copy(w, struct{ io.Reader }{strings.NewReader("b")}) // by ReadFrom
+		_, _ = io.Copy(w, struct{ io.Reader }{strings.NewReader("b")}) // calls ReadFrom
 		err := control.Flush()
 		if reached := client.Body.String() == "ab" && client.Code == status && client.Flushed; err != nil || w.status != status || w.dropped != dropped || reached == dropped {
 			t.Errorf("%d: %+v, the client got %d %q, %v", status, w, client.Code, client.Body, err)
@@ -185,7 +182,7 @@ func TestResponseWriterDrops(t *testing.T) {
 	}
 }
 
-// Informational responses come before the one that counts.
+// Informational responses precede the final response.
 func TestResponseWriterInforms(t *testing.T) {
 	t.Parallel()
 	var begun []int

@@ -44,9 +44,9 @@ const (
 	levelSays    = 3             // nats per level of the hierarchy
 )
 
-// Ranks returns the order of documents that match equally well; lower ranks come first. Frequently used documents come
-// first, then selectable before abstract, active before inactive, plain terms before variants, and general before
-// specific terms. Equal ranks keep their order.
+// Ranks returns the order of documents that match equally well; lower ranks come first. The criteria are, in this
+// order: usage, selectable before abstract, active before inactive, plain before variant, general before specific.
+// Equal ranks keep their order.
 //
 // Weights that differ by less than a tenth may count as equal, to reduce noise; whole numbers up to 12 all differ.
 // Weights of abstract documents are ignored because they are not used in data.
@@ -55,8 +55,8 @@ const (
 // other parents do: ", initial encounter", ", sequela"; right, left. The first variant counts as plain, each further
 // one as one variant more.
 //
-// The specificity of a term is the sum of ln(documents / documents with the word) over its words outside brackets.
-// Words of many terms, such as unspecified, add little. Each level of the hierarchy adds to it.
+// The specificity of a term is the sum of ln(documents / documents with the word) over its words outside brackets, plus
+// an amount per level of the hierarchy. Frequent words, such as unspecified, add little.
 func Ranks(t Terms) []uint32 {
 	r := newRanker(t)
 	ranks := make([]uint32, t.Len())
