@@ -501,9 +501,8 @@ func TestContained(t *testing.T) {
 	}
 }
 
-// The package hl7.terminology takes precedence over R4's copies of its code systems, although their versions, those of
-// R4 or HL7 V2, are higher. Code systems that only R4 defines are unaffected, and a stub without content replaces
-// nothing.
+// The package hl7.terminology takes precedence over R4's copies of its code systems, although these have higher
+// versions. Code systems that only R4 defines are unaffected, and a stub without content replaces nothing.
 func TestPackageBeforeFrozenCopies(t *testing.T) {
 	system := func(url, version, content, code string) string {
 		concept := `,"concept":[{"code":"` + code + `"}]`

@@ -25,9 +25,8 @@ type Handler struct {
 	// Fetched fetches missing definitions. Default: none.
 	Fetched *terminology.Fetched
 
-	// Others reports whether other servers can serve requests too. If so, a negative result of $validate-code or
-	// $translate due to missing definitions is not written, but returned as [Error.Provisional] of an error that wraps
-	// [ErrIncomplete]. Default: false.
+	// Others indicates that other servers can be called. If so, a negative $validate-code or $translate due to missing
+	// definitions is returned as [Error.Provisional] of an error that wraps [ErrIncomplete]. Default: false.
 	Others bool
 
 	// Limits are the maximum sizes of a response and its cost.

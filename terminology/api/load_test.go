@@ -251,8 +251,7 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// TestImports checks that this package does not depend on the surrounding server. The bounded cache is independent of
-// the server too.
+// TestImports checks that this package does not depend on the surrounding server.
 func TestImports(t *testing.T) {
 	const ours, ground = "github.com/caddy-fhir/caddy-fhir/terminology/", "github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	files, err := filepath.Glob("*.go")
@@ -273,8 +272,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// The elements of R4's resources and types are valid contexts. Each is bound to a value set, nearly all of which are
-// loaded.
+// The elements of R4's resources and types are contexts with bound value sets, nearly all of them loaded.
 func TestCoreContexts(t *testing.T) {
 	l := terminologytest.Core(t)
 	for context, want := range map[string]string{

@@ -88,8 +88,7 @@ func TestSearchSupplement(t *testing.T) {
 	}
 }
 
-// TestSearchBackwards checks that equally good matches keep the order of a long list that differs from its code
-// system's.
+// TestSearchBackwards checks that equally good matches keep the order of a long list.
 func TestSearchBackwards(t *testing.T) {
 	var list, want []string
 	for i := 600; i > 3; i-- {

@@ -20,8 +20,8 @@ func TestCompareVersions(t *testing.T) {
 	}
 }
 
-// The cost of comparing a version with a long pattern sent by a client is bounded by the length of the version, without
-// allocations.
+// TestLongPatterns checks that comparing a version with a client's long pattern costs no more than the length of the
+// version, and does not allocate.
 func TestLongPatterns(t *testing.T) {
 	pattern := strings.Repeat("x.", 10_000)
 	made := testing.AllocsPerRun(10, func() {

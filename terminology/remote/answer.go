@@ -23,30 +23,30 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
-// Answer is a checked answer of a server. It may be shared and does not change.
+// Answer is a validated response of a server. It is shared and must not be modified.
 type Answer struct {
-	// Status is 200, one of those that Negative names, or 304.
+	// Status is 200, a status of negative responses, or 304.
 	Status int
 
-	// Header holds the headers about the answer itself and its lifetime, and no others, such as cookies.
+	// Header contains only the headers about the response itself and its lifetime. Others, such as cookies, are dropped.
 	Header http.Header
 
-	// Resource is the type of the resource in the body.
+	// Resource is the resource type of the body.
 	Resource string
 
-	// URL is the canonical of the resource, if it has one.
+	// URL is the canonical of the resource, or empty.
 	URL string
 
-	// Body is the resource; nil if NotModified is true.
+	// Body is the resource; nil if NotModified.
 	Body []byte
 
-	// NotModified says that the client's answer is still good.
+	// NotModified reports whether the client's cached response is still valid.
 	NotModified bool
 }
 
 var negative = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusGone, http.StatusUnprocessableEntity}
 
-// Negative reports whether the answer is an OperationOutcome with status 400, 404, 410 or 422. It may be stored, but only
+// Negative reports whether the response is an OperationOutcome with status 400, 404, 410 or 422. It may only be stored
 // briefly.
 func (a *Answer) Negative() bool { return slices.Contains(negative, a.Status) }
 
@@ -54,12 +54,12 @@ var answerHeaders = []string{
 	"Age", "Cache-Control", "Content-Language", "Content-Location", "Content-Type", "Date", "Etag", "Expires", "Last-Modified", "Vary",
 }
 
-// setLifetime sets for how long the answer is fresh, in place of what its headers say. One with no-store stays that.
+// setLifetime sets the lifetime of the response, overriding its headers except no-store.
 func (a *Answer) setLifetime(ttl time.Duration) {
 	if strings.Contains(strings.ToLower(strings.Join(a.Header["Cache-Control"], ",")), "no-store") {
 		return
 	}
-	for _, name := range []string{"Age", "Date", "Expires", "Vary"} { // Vary: what it asks for is the same for all
+	for _, name := range []string{"Age", "Date", "Expires", "Vary"} { // Vary: all clients get the same response
 		delete(a.Header, name)
 	}
 	a.Header.Set("Cache-Control", fmt.Sprintf("max-age=%d", int64(max(1, ttl/time.Second))))
@@ -75,21 +75,21 @@ func answerHeader(header http.Header) http.Header {
 	return list
 }
 
-// IsOf reports whether an answer is about a canonical, in any version. An answer that names none is.
+// IsOf reports whether the response is about a canonical, in any version. A response without a canonical matches all.
 func (a *Answer) IsOf(canonical string) bool {
 	asked, _, _ := strings.Cut(canonical, "|")
 	told, _, _ := strings.Cut(a.URL, "|")
 	return asked == "" || told == "" || asked == told
 }
 
-// read reads a response, which must be an answer.
+// read reads and validates a response.
 func (s *Server) read(q Request, response *http.Response) (*Answer, error) {
-	response.Header.Del("Content-Location") // is an address at that server
+	response.Header.Del("Content-Location") // refers to a URL at that server
 	if response.StatusCode == http.StatusNotModified && q.IfNoneMatch != "" {
 		return &Answer{Status: http.StatusNotModified, Header: answerHeader(response.Header), NotModified: true}, nil
 	}
 	if err := checkStatus(&Answer{Status: response.StatusCode}); err != nil {
-		return nil, err // whatever the body says
+		return nil, err // whatever the body contains
 	}
 	if response.ContentLength > s.options.MaxAnswer {
 		return nil, fmt.Errorf("%w: %d bytes", errTooLarge, response.ContentLength)
@@ -104,7 +104,7 @@ func (s *Server) read(q Request, response *http.Response) (*Answer, error) {
 	return check(q.Path, response.StatusCode, response.Header, body)
 }
 
-// expected returns the types of resources that an operation or interaction returns, by its path.
+// expected returns the resource types that an operation or interaction returns, by its path.
 func expected(operation string) []string {
 	switch kind, last := path.Base(path.Dir(operation)), path.Base(operation); {
 	case last == "$expand":
@@ -121,7 +121,7 @@ func expected(operation string) []string {
 	return nil
 }
 
-// check makes an answer of a response, if that answers the operation with the path.
+// check converts a response to an Answer if it is a valid response of the operation with the path.
 func check(operation string, status int, header http.Header, body []byte) (*Answer, error) {
 	a := &Answer{Status: status, Header: answerHeader(header), Body: body}
 	if err := checkStatus(a); err != nil {
@@ -158,7 +158,7 @@ func checkStatus(a *Answer) error {
 	}
 }
 
-// checkResource refuses a resource that the operation does not return with this status.
+// checkResource rejects a resource that the operation does not return with this status.
 func (a *Answer) checkResource(operation string, found content) error {
 	switch {
 	case a.Negative():
@@ -175,11 +175,11 @@ func (a *Answer) checkResource(operation string, found content) error {
 
 type content struct {
 	resource string
-	url      string // its canonical
-	expanded bool   // it has a member expansion
+	url      string // canonical
+	expanded bool   // has a member expansion
 }
 
-// outline reads a resource through to its end.
+// outline parses a resource to its end and returns its identifying members.
 func outline(contentType string, body []byte) (content, error) {
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
@@ -197,7 +197,7 @@ func outline(contentType string, body []byte) (content, error) {
 	return content{}, fmt.Errorf("media type %q", kind)
 }
 
-// outlineJSON reads a resource in JSON. It accepts duplicate names, since finding them takes memory.
+// outlineJSON parses a resource in JSON. It accepts duplicate names because detecting them requires memory.
 func outlineJSON(body []byte) (content, error) {
 	var head struct {
 		ResourceType textMember   `json:"resourceType"`
@@ -208,7 +208,7 @@ func outlineJSON(body []byte) (content, error) {
 	return content{string(head.ResourceType), string(head.URL), bool(head.Expansion)}, err
 }
 
-// textMember is a string. A value of another kind counts as absent, so that an expansion with a faulty url is still used.
+// textMember is a string member. Other types count as absent, so that an expansion with an invalid URL is still used.
 type textMember string
 
 // UnmarshalJSONFrom implements [json.UnmarshalerFrom].
@@ -233,7 +233,7 @@ func (m *objectMember) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // fhirNamespace is the XML namespace of resources (R4 §2.6.1).
 const fhirNamespace = "http://hl7.org/fhir"
 
-// outlineXML reads a resource in XML. It refuses a document type (R4 §2.6.1).
+// outlineXML parses a resource in XML. It rejects document type declarations (R4 §2.6.1).
 func outlineXML(body []byte) (found content, err error) {
 	d := xml.NewDecoder(bytes.NewReader(body))
 	for depth := 0; ; {
@@ -277,14 +277,14 @@ func attribute(of xml.StartElement, name string) string {
 	return ""
 }
 
-// Begins reports whether a response that begins with part may answer the operation with the path.
+// Begins reports whether a response that begins with part may be a response of the operation with the path.
 func Begins(operation string, header http.Header, part []byte) bool {
-	found, _ := outline(header.Get("Content-Type"), part) // its error is that part ends too early
+	found, _ := outline(header.Get("Content-Type"), part) // the error only indicates that part is truncated
 	return slices.Contains(expected(operation), found.resource)
 }
 
-// Cut returns the answer to a request with no more entries than it asked for: some servers ignore count, and offset too.
-// What cannot be cut is returned as it is.
+// Cut returns the response without entries beyond the requested page, because some servers ignore count or offset.
+// Responses that cannot be cut are returned unchanged.
 func (a *Answer) Cut(q Question) *Answer {
 	if !q.paged || q.page.Count == nil || a.Resource != "ValueSet" || len(a.Body) == 0 {
 		return a
@@ -308,7 +308,7 @@ func (a *Answer) Cut(q Question) *Answer {
 	return &part
 }
 
-// cutExpansion returns a ValueSet with a page of its entries; nil if it has no more than that.
+// cutExpansion returns a ValueSet reduced to a page of its entries, or nil if it has no other entries.
 func cutExpansion(body []byte, page expansion.Page) ([]byte, error) {
 	resource, err := members(body)
 	at := slices.IndexFunc(resource, func(m fhirjson.Member) bool { return m.Name == "expansion" })
@@ -329,7 +329,7 @@ func cutExpansion(body []byte, page expansion.Page) ([]byte, error) {
 	}
 	from, total := min(offset, all), all
 	if told := string(valueOf(expansion, "offset")); told == strconv.Itoa(offset) || beyond(expansion, all) {
-		from, total = 0, offset+all // it ignores count alone
+		from, total = 0, offset+all // the server ignores only count
 	}
 	known := cmp.Or(string(valueOf(expansion, "total")), strconv.Itoa(total))
 	expansion = slices.DeleteFunc(expansion, func(m fhirjson.Member) bool { return m.Name == "contains" || m.Name == "total" || m.Name == "offset" })
@@ -345,7 +345,7 @@ func cutExpansion(body []byte, page expansion.Page) ([]byte, error) {
 	return object(resource), nil
 }
 
-// beyond reports whether an expansion says that it has more than n entries in all.
+// beyond reports whether the total of an expansion is more than n.
 func beyond(expansion []fhirjson.Member, n int) bool {
 	total, err := strconv.Atoi(string(valueOf(expansion, "total")))
 	return err == nil && total > n
@@ -360,7 +360,7 @@ func members(raw []byte) (list []fhirjson.Member, err error) {
 	return list, err
 }
 
-// elements returns the elements of an array; none if there is none.
+// elements returns the elements of an array; nil if raw is not an array.
 func elements(raw jsontext.Value) (list [][]byte, err error) {
 	if raw.Kind() != '[' {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // XML
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers XML
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
@@ -55,7 +55,7 @@ func TestOutlineNoJSON(t *testing.T) {
 	}
 }
 
-// entriesFrom are the entries of an expansion from one on, up to another.
+// entriesFrom returns the entries of an expansion in positions from up to to.
 func entriesFrom(from, to int) string {
 	var list []string
 	for n := from; n < to; n++ {
@@ -64,14 +64,14 @@ func entriesFrom(from, to int) string {
 	return strings.Join(list, ",")
 }
 
-// What a server gives beyond the count is left out; where it ignores the offset too, so is what comes before.
+// Entries beyond count are removed. If the server also ignores offset, previous entries are removed too.
 func TestCut(t *testing.T) {
 	posted := `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet"}},{"name":"count","valueInteger":2}]}`
 	for _, test := range []struct {
 		name      string
 		q         Request
-		expansion string // its members
-		want      string // codes; total; offset
+		expansion string // members of the expansion
+		want      string // codes, total and offset
 	}{
 		{"it ignores count", question("count", "2"), `"contains":[` + entriesFrom(0, 100_000) + `]`, "c0 c1;100000;0"},
 		{"it ignores both", question("count", "2", "offset", "3"), `"total":9,"contains":[` + entriesFrom(0, 9) + `]`, "c3 c4;9;3"},

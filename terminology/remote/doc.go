@@ -1,18 +1,19 @@
-// Package remote asks other servers for what is missing here: FHIR terminology servers over HTTP ([Server]), and the next
-// handler ([Recorder], [Handler]). Apart from value sets that it fetches whole, it stores nothing.
+// Package remote sends requests to other servers for missing definitions: FHIR terminology servers over HTTP ([Server]), and
+// the next handler ([Recorder], [Handler]). It stores nothing except full expansions.
 //
-//	Question ──► Subject ──► Routes ──► Wholes ► Server.Ask ──┐    server.go, routes.go, wholes.go
-//	                             └────► next ► Recorder ──────┤    recorder.go; as a source of definitions: handler.go
-//	                                                          └► Answer, checked, or an Error that says what failed: answer.go, error.go
+// Question ──► Subject ──► Routes ──► Wholes ► Server.Ask ──┐    server.go, routes.go, wholes.go
 //
-// # Answers
+//	└────► next ► Recorder ──────┤    recorder.go; as a source of definitions: handler.go
+//	                             └► Answer, validated, or an Error: answer.go, error.go
 //
-// An [Answer] is whole, says that it is FHIR, can be parsed, and holds the type of resource that the operation returns;
-// or it is an OperationOutcome with a status that blames the request and not the server ([Answer.Negative]).
+// # Responses
+//
+// An [Answer] is complete, has a FHIR media type, can be parsed, and has the resource type that the operation returns.
+// Alternatively it is an OperationOutcome with a status that indicates an invalid request ([Answer.Negative]).
 // Everything else is an [Error] and must not be stored.
 //
 // # Credentials
 //
-// A server gets its own credentials, never a user's. A redirect to another origin is not followed. Texts for clients
-// ([Error.Diagnostics]) contain neither addresses nor what a server wrote; [Error.Error], for the log, has the cause.
+// A server gets its own credentials, never a user's. Redirects to another origin are not followed. Texts for clients
+// ([Error.Diagnostics]) contain neither URLs nor text of a server; [Error.Error] contains the cause, for the log.
 package remote

@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// What an [Error] wraps, by what failed.
+// Errors that an [Error] wraps.
 var (
-	errUnreachable = errors.New("server not reachable") // or the connection broke before the answer began
+	errUnreachable = errors.New("server not reachable") // or the connection broke before the response
 	errNoServer    = fmt.Errorf("%w: there is none", errUnreachable)
 	errTimeout     = errors.New("no answer in time")
 	errCutShort    = errors.New("answer cut short")
@@ -24,27 +24,26 @@ var (
 	errMalformed   = errors.New("not a FHIR answer")
 	ErrRefused     = errors.New("credentials refused")
 	errBusy        = errors.New("server too busy")
-	errFailed      = errors.New("server failed") // by its own account
+	errFailed      = errors.New("server failed") // reported by the server
 	errRequest     = errors.New("malformed question")
 )
 
-// Error says why there is no answer. It must not be stored.
+// Error is the reason for a missing response. It must not be stored.
 type Error struct {
-	// Status is the HTTP status for the client: 502, 504, 503 for a server that is too busy, or 400 for a request that
-	// cannot be sent.
+	// Status is the HTTP status for the client: 502, 504, 503 for an overloaded server, or 400 for a request that cannot
+	// be sent.
 	Status int
 
-	// Code is the issue type, from http://hl7.org/fhir/issue-type.
+	// Code is the issue type from http://hl7.org/fhir/issue-type.
 	Code string
 
-	// Text tells the client what failed and what to do, without addresses or anything that the server sent.
+	// Text describes the failure and its remedy for clients, without URLs or text from the server.
 	Text string
 
-	// RetryAfter is how long the server asked not to be asked (RFC 9110 §10.2.3), at most [cache.MaxRetryAfter].
-	// Default: 0, it did not say.
+	// RetryAfter is the server's Retry-After (RFC 9110 §10.2.3), at most [cache.MaxRetryAfter]. Default: 0, not sent.
 	RetryAfter time.Duration
 
-	// Err is the cause, which wraps an error of this package. It may name hosts, so it is for the log.
+	// Err is the cause and wraps an error of this package. It may contain host names, so it must only be logged.
 	Err error
 }
 
@@ -67,10 +66,10 @@ type failure struct {
 	is     error
 	status int
 	code   string
-	text   string // after the name of the server
+	text   string // continues the name of the server
 }
 
-// failures are the kinds of errors; the first that matches counts.
+// failures lists the kinds of errors; the first match applies.
 var failures = []failure{
 	{errRequest, http.StatusBadRequest, "invalid", "cannot be asked this: the request is malformed"},
 	{errTimeout, http.StatusGatewayTimeout, "timeout", "did not answer in time; try again later"},
@@ -83,7 +82,7 @@ var failures = []failure{
 	{errUnreachable, http.StatusBadGateway, "transient", "cannot be reached; try again later"},
 }
 
-// fail makes an error of a cause, which counts as ErrUnreachable if it wraps no error of this package.
+// fail returns an Error for a cause. A cause that wraps no error of this package counts as errUnreachable.
 func fail(name string, cause error) *Error {
 	for _, f := range failures {
 		if errors.Is(cause, f.is) {
@@ -93,8 +92,8 @@ func fail(name string, cause error) *Error {
 	return fail(name, fmt.Errorf("%w: %w", errUnreachable, cause))
 }
 
-// networkError wraps an error of the network: a timeout, or else what kind says. It leaves out the address, since errors
-// are logged and the query holds what somebody typed.
+// networkError wraps a network error as errTimeout or kind. It removes the URL: errors are logged, and the query
+// contains text that a user typed.
 func networkError(kind, cause error) error {
 	if asked, ok := errors.AsType[*url.Error](cause); ok {
 		cause = asked.Err
@@ -106,11 +105,12 @@ func networkError(kind, cause error) error {
 	return fmt.Errorf("%w: %w", kind, cause)
 }
 
-// Backoff obeys the Retry-After of a server (RFC 9110 §10.2.3). It is safe for concurrent use. A nil one does nothing.
+// Backoff enforces the Retry-After of a server (RFC 9110 §10.2.3). It is safe for concurrent use. A nil Backoff does
+// nothing.
 type Backoff struct{ until atomic.Int64 }
 
-// Note notes and returns the Retry-After of a response with 503; with 429 only if all requests are sent in one name,
-// since that limit may be a single client's (RFC 6585 §4).
+// Note records and returns the Retry-After of a response with 503. It ignores 429 unless all requests use the same
+// identity, because that limit may apply to a single client (RFC 6585 §4).
 func (b *Backoff) Note(status int, header http.Header, inOneName bool) time.Duration {
 	if b == nil || status != http.StatusServiceUnavailable && (status != http.StatusTooManyRequests || !inOneName) {
 		return 0
@@ -123,8 +123,8 @@ func (b *Backoff) Note(status int, header http.Header, inOneName bool) time.Dura
 	return wait
 }
 
-// Err returns an [*Error] while the server must not be asked. name stands for it in texts for clients; default: the FHIR
-// server.
+// Err returns an [*Error] while requests to the server are suspended. name identifies the server to clients; default:
+// the FHIR server.
 func (b *Backoff) Err(name string) error {
 	if b == nil {
 		return nil
@@ -138,5 +138,5 @@ func (b *Backoff) Err(name string) error {
 	return e
 }
 
-// nextName stands for the server behind the next handler in texts for clients.
+// nextName identifies the server behind the next handler to clients.
 const nextName = "the FHIR server"

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// What the definitions here do not hold is asked of the server that a route names, or else of the next handler.
-// What either says can be cached where there is an answer, and only there.
+// Requests that need missing definitions are sent to the server of a matching route, or else to the next handler. Only
+// valid responses can be cached.
 func Example() {
 	var (
 		local  *api.Handler

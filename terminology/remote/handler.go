@@ -18,26 +18,26 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// Handler is a FHIR server behind a handler, such as reverse_proxy. Of the request that caused it, a request to it has
-// only the context.
+// Handler is a FHIR server behind a handler such as reverse_proxy. Requests to it inherit only the context of the
+// request that caused them.
 type Handler struct {
-	// Base is the path of its FHIR base, as /fhir/R4. Default: none.
+	// Base is the path of the FHIR base, such as /fhir/R4. Default: none.
 	Base string
 
 	// Serve is the handler. Required.
 	Serve func(http.ResponseWriter, *http.Request) error
 
-	// Timeout bounds a request. Default: 10 s.
+	// Timeout is the timeout of a request. Default: 10 s.
 	Timeout time.Duration
 
-	// MaxAnswer bounds an answer, in bytes. Default: 16 MiB.
+	// MaxAnswer is the maximum size of a response in bytes. Default: 16 MiB.
 	MaxAnswer int64
 
-	// Backoff is the pause that the server asked for. Default: there is none.
+	// Backoff enforces the server's Retry-After. Default: none.
 	Backoff *Backoff
 }
 
-// Ask sends a request. Its error is an [*Error].
+// Ask sends a request. Errors are [*Error].
 func (h *Handler) Ask(ctx context.Context, q Request) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(h.Timeout, DefaultTimeout))
 	defer cancel()
@@ -58,7 +58,7 @@ func (h *Handler) Ask(ctx context.Context, q Request) (*Answer, error) {
 		}
 	}
 	if ctx.Err() != nil {
-		err = networkError(errUnreachable, ctx.Err()) // whatever the handler made of it
+		err = networkError(errUnreachable, ctx.Err()) // the handler may have replaced the error
 	}
 	return nil, fail(nextName, err)
 }
@@ -78,7 +78,7 @@ func (h *Handler) request(ctx context.Context, q Request) (*http.Request, error)
 	return r, nil
 }
 
-// Definitions finds definitions by a search for their canonical, or by a read. It implements [terminology.Source].
+// Definitions returns definitions by a search for a canonical or by a read. It implements [terminology.Source].
 func (h *Handler) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
 	q := Request{Path: m.Kind, Query: searchFor(m.Canonical)}
 	if m.ID != "" {
@@ -86,7 +86,7 @@ func (h *Handler) Definitions(ctx context.Context, m outcome.Missing) ([]jsontex
 	}
 	answer, err := h.Ask(ctx, q)
 	switch {
-	case m.ID != "" && errors.Is(err, errNoServer): // ids are then those of the library
+	case m.ID != "" && errors.Is(err, errNoServer): // IDs are then those of the library
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -106,18 +106,18 @@ func searchFor(canonical string) string {
 	canonical, _, _ = strings.Cut(canonical, "#")
 	location, version, _ := strings.Cut(canonical, "|")
 	values := url.Values{"url": {escape(location)}, "_count": {"50"}}
-	if version != "" && !strings.ContainsAny(version, "x*?") { // a wildcard stands for several
+	if version != "" && !strings.ContainsAny(version, "x*?") { // a wildcard matches several versions
 		values.Set("version", escape(version))
 	}
 	return values.Encode()
 }
 
-// escape escapes the value of a search parameter (R4 §3.1.1.4.0.1): a comma would mean "or".
+// escape escapes the value of a search parameter (R4 §3.1.1.4.0.1); an unescaped comma means "or".
 func escape(value string) string {
 	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `$`, `\$`, `|`, `\|`).Replace(value)
 }
 
-// resources returns the matches in a Bundle, or the resource that was read. A summary is an error.
+// resources returns the matches in a Bundle, or the read resource. It returns an error for a summary.
 func resources(a *Answer) (list []jsontext.Value, err error) {
 	if a.Resource != "Bundle" {
 		return []jsontext.Value{a.Body}, checkWhole(a.Body)
@@ -151,7 +151,7 @@ func resources(a *Answer) (list []jsontext.Value, err error) {
 
 var errSummary = errors.New("it is a summary of the definition")
 
-// checkWhole fails for a summary (R4 §3.1.1.5.8).
+// checkWhole returns an error for a summary (R4 §3.1.1.5.8).
 func checkWhole(resource jsontext.Value) error {
 	var tagged struct {
 		Meta struct {

@@ -12,38 +12,38 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// Recorder is an [http.ResponseWriter] that holds an answer, so that it can be checked before it is used. Make one with
-// [NewRecorder] for each request.
+// Recorder is an [http.ResponseWriter] that buffers a response for validation. Create one per request with
+// [NewRecorder].
 type Recorder struct {
 	limit  int64
 	header http.Header
 	status int
 	body   bytes.Buffer
-	cut    bool // the answer is larger than the limit
+	cut    bool // the response exceeds the limit
 }
 
-// NewRecorder returns a recorder that holds at most limit bytes.
+// NewRecorder returns a recorder that buffers at most limit bytes.
 func NewRecorder(limit int64) *Recorder { return &Recorder{limit: limit, header: make(http.Header)} }
 
-// Recordable returns the request for the next handler, changed so that everybody can share the answer: whole, not
-// compressed, and without a condition.
+// Recordable returns the request for the next handler, changed so that the response can be shared: complete,
+// uncompressed and unconditional.
 func Recordable(r *http.Request) *http.Request {
 	r = r.Clone(r.Context())
 	for _, name := range []string{"Accept-Encoding", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Range"} {
 		r.Header.Del(name)
 	}
-	r.Header.Set("Accept-Encoding", "identity") // else a proxy may ask for gzip on its own
+	r.Header.Set("Accept-Encoding", "identity") // otherwise a proxy may request gzip itself
 	if r.Method == http.MethodHead {
 		r.Method = http.MethodGet
 	}
 	return r
 }
 
-// Record has the next handler answer, and returns its error, or errCutShort if it aborts.
+// Record calls the next handler and returns its error, or errCutShort if it aborts the response.
 func (r *Recorder) Record(next func(http.ResponseWriter) error) (err error) {
 	defer func() {
 		cause := recover()
-		if aborted, _ := cause.(error); errors.Is(aborted, http.ErrAbortHandler) { // as a proxy does when its backend is cut off
+		if aborted, _ := cause.(error); errors.Is(aborted, http.ErrAbortHandler) { // a proxy aborts if its backend closes the connection
 			err = fail(nextName, fmt.Errorf("%w: %w", errCutShort, http.ErrAbortHandler))
 		} else if cause != nil {
 			panic(cause)
@@ -62,7 +62,7 @@ func (r *Recorder) WriteHeader(status int) {
 	}
 }
 
-// Write implements http.ResponseWriter. It holds what is within the limit, and fails beyond it.
+// Write implements http.ResponseWriter. It buffers bytes within the limit, and returns an error beyond it.
 func (r *Recorder) Write(b []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
 	if room := r.limit - int64(r.body.Len()); int64(len(b)) > room {
@@ -77,19 +77,19 @@ func (r *Recorder) tooLarge() error {
 	return fmt.Errorf("%w: more than %d bytes", errTooLarge, r.limit)
 }
 
-// FlushError is called by [http.ResponseController]. There is nothing to flush.
+// FlushError implements the method used by [http.ResponseController]. It does nothing.
 func (r *Recorder) FlushError() error { return nil }
 
-// Status returns the status of the answer; 0 if there is none.
+// Status returns the status of the response; 0 if none was written.
 func (r *Recorder) Status() int { return r.status }
 
-// Body returns what is held of the answer.
+// Body returns the buffered part of the body.
 func (r *Recorder) Body() []byte { return r.body.Bytes() }
 
-// Cut reports whether the answer is larger than the limit.
+// Cut reports whether the response exceeds the limit.
 func (r *Recorder) Cut() bool { return r.cut }
 
-// Answer returns the recorded answer to the operation with the path, checked. Its error is an [*Error].
+// Answer validates the recorded response of the operation with the path. Errors are [*Error].
 func (r *Recorder) Answer(operation string) (*Answer, error) {
 	answer, err := r.check(operation)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// next answers as a next handler would.
+// next is a simulated next handler.
 type next = func(w http.ResponseWriter) error
 
-// says returns a next handler that answers always the same.
+// says returns a next handler with a fixed response.
 func says(status int, contentType, body string) next {
 	return func(w http.ResponseWriter) error {
 		reply(status, contentType, body)(w, nil)
@@ -31,7 +31,7 @@ func TestRecorder(t *testing.T) {
 	tests := []struct {
 		name string
 		next next
-		is   error // nil: an answer
+		is   error // nil: a valid response
 	}{
 		{"expansion", says(200, fhirJSON, expansionJSON), nil},
 		{"with its length", sized(strconv.Itoa(len(expansionJSON))), nil},

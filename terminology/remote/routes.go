@@ -11,24 +11,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// Route says which server answers for some code systems.
+// Route assigns a server to code systems and value sets.
 type Route struct {
-	// Prefix is the start of the canonicals of code systems and value sets, up to where a part ends: http://x/icd-10
-	// covers http://x/icd-10/vs, and not http://x/icd-10-cm.
+	// Prefix is a prefix of canonicals that ends at a path segment: http://x/icd-10 matches http://x/icd-10/vs, but not
+	// http://x/icd-10-cm.
 	Prefix string
 
-	// Server answers for them.
+	// Server handles requests for these canonicals.
 	Server *Server
 }
 
-// Routes choose the server to ask. The zero value has none, so that the next handler is asked.
+// Routes select the server for a request. The zero value always selects the next handler.
 type Routes struct {
 	routes   []Route
 	fallback *Server
 }
 
-// NewRoutes returns routes. Where none fits, fallback is asked, or the next handler if it is nil. It fails on a route
-// without prefix or server, and on two with the same prefix.
+// NewRoutes returns routes. Requests without a matching route are sent to fallback, or to the next handler if it is
+// nil. It returns an error for a route without prefix or server, and for duplicate prefixes.
 func NewRoutes(fallback *Server, routes ...Route) (*Routes, error) {
 	seen := make(map[string]bool)
 	for _, r := range routes {
@@ -44,8 +44,8 @@ func NewRoutes(fallback *Server, routes ...Route) (*Routes, error) {
 	return &Routes{routes: routes, fallback: fallback}, nil
 }
 
-// Server returns the server to ask, or nil for the next handler. The value set's url decides, then each code system in
-// turn; the longest prefix counts.
+// Server returns the server for a subject, or nil for the next handler. It tries the value set first, then each code
+// system in order. The longest matching prefix wins.
 func (r *Routes) Server(s Subject) *Server {
 	for _, canonical := range append([]string{s.ValueSet}, s.Systems...) {
 		if server := r.find(canonical); server != nil {
@@ -70,16 +70,17 @@ func begins(canonical, prefix string) bool {
 	return ok && (rest == "" || strings.ContainsRune("/?|#", rune(rest[0])))
 }
 
-// Subject is what an operation is about, as far as it decides who is asked.
+// Subject contains the canonicals of a request that determine its server.
 type Subject struct {
 	// ValueSet is the canonical of the value set; empty if unknown.
 	ValueSet string
 
-	// Systems are the urls of code systems; the first counts most.
+	// Systems are the URLs of code systems in order of priority.
 	Systems []string
 }
 
-// Lacking puts first what an error of package terminology says is missing here: whoever has it can answer.
+// Lacking prepends the missing definitions of an error of package terminology, because the server that has them can
+// handle the request.
 func (s Subject) Lacking(err error) Subject {
 	if failed, ok := errors.AsType[*outcome.Error](err); ok {
 		for _, m := range failed.Missing {
@@ -89,8 +90,8 @@ func (s Subject) Lacking(err error) Subject {
 	return s
 }
 
-// SubjectOf finds in a question the url of the value set or code system, the systems of codings, and those that a value set
-// in the body includes. It skips what cannot be understood, which whoever is asked will refuse.
+// SubjectOf returns the subject of a question: the URL of the value set or code system, the systems of codings, and the
+// systems included by a value set in the body. It skips invalid values, which the server will reject.
 func SubjectOf(q Question) (s Subject) {
 	for i := range q.inputs {
 		switch in := &q.inputs[i]; {
@@ -111,7 +112,7 @@ type coding struct {
 	System string `json:"system"`
 }
 
-// addCodings adds what a Coding or a CodeableConcept names.
+// addCodings adds the systems of a Coding or CodeableConcept.
 func (s *Subject) addCodings(value jsontext.Value) {
 	var c struct {
 		coding
@@ -127,7 +128,8 @@ func (s *Subject) addCodings(value jsontext.Value) {
 	}
 }
 
-// addValueSet adds what a value set in the request includes. Its own url counts only if a code system implies it.
+// addValueSet adds the systems that a value set in the request includes. Its own URL matters only if it is an implicit
+// value set.
 func (s *Subject) addValueSet(resource jsontext.Value) {
 	var vs struct {
 		ResourceType string `json:"resourceType"`

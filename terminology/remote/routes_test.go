@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
-// named returns a server that is never asked.
+// named returns a server that is never called.
 func named(t *testing.T, name string) *Server {
 	t.Helper()
 	s, err := NewServer(Options{Base: "https://" + name})
@@ -65,7 +65,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestRouteOfIncomplete finds who is to be asked about a value set that is here, but not its code system.
+// TestRouteOfIncomplete checks the route for a loaded value set with a missing code system.
 func TestRouteOfIncomplete(t *testing.T) {
 	l := terminologytest.Core(t)
 	routes, err := NewRoutes(nil, Route{"http://snomed.info/sct", named(t, "sct")}, Route{"http://loinc.org", named(t, "loinc")})
@@ -128,7 +128,7 @@ func TestSubjectOf(t *testing.T) {
 func FuzzSubjectOf(f *testing.F) {
 	f.Add("url=a", fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{}]}}}]}`)
 	f.Fuzz(func(_ *testing.T, query, contentType, body string) {
-		SubjectOf(Read(Request{Method: http.MethodPost, Query: query, ContentType: contentType, Body: []byte(body)})) // does not panic
+		SubjectOf(Read(Request{Method: http.MethodPost, Query: query, ContentType: contentType, Body: []byte(body)})) // must not panic
 	})
 }
 

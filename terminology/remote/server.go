@@ -19,39 +19,40 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Options are those of a [Server].
+// Options configures a [Server].
 type Options struct {
-	// Base is the server's FHIR base URL, as https://tx.example/r4. Required. http is accepted on loopback.
+	// Base is the FHIR base URL of the server, such as https://tx.example/r4. Required. Without AllowHTTP, http is only
+	// valid for loopback addresses.
 	Base string
 
-	// AllowHTTP accepts http everywhere: requests, answers and credentials can then be read and changed on the way.
-	// Default: false.
+	// AllowHTTP permits http for all addresses. Attackers on the network can then read and modify requests, responses and
+	// credentials. Default: false.
 	AllowHTTP bool
 
-	// Timeout bounds a request, from connecting to the end of the answer. Default: 10 s.
+	// Timeout is the timeout of a request, from connecting to the end of the response. Default: 10 s.
 	Timeout time.Duration
 
-	// MaxAnswer bounds an answer, in bytes, decompressed. Default: 16 MiB.
+	// MaxAnswer is the maximum size of a decompressed response in bytes. Default: 16 MiB.
 	MaxAnswer int64
 
-	// TTL is how long its answers are fresh, and shared by all, whatever their headers say but no-store. Default: 0, their
-	// headers count.
+	// TTL is the lifetime of responses shared by all clients, overriding their headers except no-store. Default: 0, the
+	// headers apply.
 	TTL time.Duration
 
-	// Bearer is the token to authenticate with (RFC 6750). Default: none.
+	// Bearer is the bearer token (RFC 6750). Default: none.
 	Bearer string
 
-	// Username and Password are credentials (RFC 7617), unless Username is empty.
+	// Username and Password are basic credentials (RFC 7617). Default: none.
 	Username, Password string
 
-	// TLS is for own certificate authorities or a client certificate. Default: Go's configuration.
+	// TLS configures certificate authorities or a client certificate. Default: Go's default configuration.
 	TLS *tls.Config
 
-	// Transport sends the requests. Not together with TLS. Default: one of this package.
+	// Transport sends the requests. It excludes TLS. Default: a transport of this package.
 	Transport http.RoundTripper
 }
 
-// Server is a FHIR server. Make one with [NewServer]. It is safe for concurrent use.
+// Server is a FHIR terminology server. Create it with [NewServer]. It is safe for concurrent use.
 type Server struct {
 	options Options
 	base    *url.URL
@@ -59,16 +60,16 @@ type Server struct {
 	backoff Backoff
 }
 
-// Defaults of [Options].
+// Default values of [Options].
 const (
 	DefaultTimeout   = 10 * time.Second
 	DefaultMaxAnswer = 16 << 20
 )
 
-// serverName stands for any server in texts for clients, which hold no addresses.
+// serverName identifies any server to clients, because texts for clients contain no URLs.
 const serverName = "the terminology server"
 
-// NewServer returns a server, without connecting to it. It fails on wrong options.
+// NewServer returns a server without connecting to it. It returns an error for invalid options.
 func NewServer(o Options) (*Server, error) {
 	base, err := parseBase(o.Base, o.AllowHTTP)
 	if err != nil {
@@ -89,7 +90,7 @@ func NewServer(o Options) (*Server, error) {
 	return &Server{options: o, base: base, client: &http.Client{Transport: o.Transport, CheckRedirect: sameServer}}, nil
 }
 
-// newTransport returns Go's transport, keeping more connections to one host.
+// newTransport returns Go's default transport with more idle connections per host.
 func newTransport(config *tls.Config) http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = config
@@ -98,7 +99,7 @@ func newTransport(config *tls.Config) http.RoundTripper {
 	return t
 }
 
-// parseBase checks a FHIR base URL. Errors do not repeat one that may hold a password.
+// parseBase validates a FHIR base URL. Errors omit the URL if it may contain a password.
 func parseBase(base string, allowHTTP bool) (*url.URL, error) {
 	u, err := url.Parse(base)
 	switch {
@@ -116,7 +117,7 @@ func parseBase(base string, allowHTTP bool) (*url.URL, error) {
 	return u, nil
 }
 
-// sameServer follows redirects only to the same origin with the same method: the credentials are for nobody else.
+// sameServer follows redirects only to the same origin and with the same method, to protect the credentials.
 func sameServer(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	if len(via) > 3 || next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host || next.Method != first.Method {
@@ -125,10 +126,10 @@ func sameServer(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Base returns its FHIR base URL, for logs.
+// Base returns the FHIR base URL, for logs.
 func (s *Server) Base() string { return s.options.Base }
 
-// Ask sends a request, unless the server asked for a pause that is not over. Its error is an [*Error].
+// Ask sends a request, unless the server's Retry-After has not yet elapsed. Errors are [*Error].
 func (s *Server) Ask(ctx context.Context, q Request) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
@@ -157,7 +158,7 @@ func (s *Server) Ask(ctx context.Context, q Request) (*Answer, error) {
 	return answer, nil
 }
 
-// Metadata says why the server cannot be had: it does not answer a request for its CapabilityStatement by 200.
+// Metadata returns an error unless the server responds with 200 to a request for its CapabilityStatement.
 func (s *Server) Metadata(ctx context.Context) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath("metadata").String(), nil)
 	if err != nil {
@@ -175,20 +176,20 @@ func (s *Server) Metadata(ctx context.Context) error {
 	return err
 }
 
-// Question is a request with its parameters. Make one with [Read].
+// Question is a request with its parsed parameters. Create it with [Read].
 type Question struct {
-	Request Request // as it was
+	Request Request // original request
 
-	inputs []parameters.Input // as far as they can be understood
+	inputs []parameters.Input // valid parameters
 	page   expansion.Page
-	err    error // of reading inputs
-	paged  bool  // page could be read
+	err    error // error of parsing inputs
+	paged  bool  // whether page is valid
 }
 
-// paging are the parameters that say which part of an expansion is wanted.
+// paging lists the parameters that select a part of an expansion.
 var paging = []string{"filter", "offset", "count"}
 
-// Read reads the parameters of a request.
+// Read parses the parameters of a request.
 func Read(request Request) Question {
 	q := Question{Request: request, paged: true}
 	if q.inputs, q.err = parameters.QueryInputs(request.Query); request.method() == http.MethodPost && len(request.Body) > 0 {
@@ -209,15 +210,15 @@ func Read(request Request) Question {
 	return q
 }
 
-// Request is an operation, or a search, on a FHIR server.
+// Request is a request for an operation or search.
 type Request struct {
-	// Method is GET or POST. HEAD is sent as GET, since an answer without a body cannot be checked. Default: GET.
+	// Method is GET or POST. HEAD is sent as GET, because a response without a body cannot be validated. Default: GET.
 	Method string
 
-	// Path is the path below the base URL, as ValueSet/$expand.
+	// Path is the path below the base URL, such as ValueSet/$expand.
 	Path string
 
-	// Query is the query string, encoded. Default: none.
+	// Query is the encoded query string. Default: none.
 	Query string
 
 	// Body is the body of a POST.
@@ -226,14 +227,14 @@ type Request struct {
 	// ContentType is the media type of Body. Default: application/fhir+json.
 	ContentType string
 
-	// Accept is the header of that name. Default, also for one that is not for FHIR, such as a browser's:
+	// Accept is the header Accept. Default, also for headers without FHIR media type, such as a browser's:
 	// application/fhir+json.
 	Accept string
 
-	// AcceptLanguage is the header of that name. Default: none.
+	// AcceptLanguage is the header Accept-Language. Default: none.
 	AcceptLanguage string
 
-	// IfNoneMatch is the ETag of the client's answer. Default: none.
+	// IfNoneMatch is the entity tag of the client's cached response. Default: none.
 	IfNoneMatch string
 }
 
@@ -244,7 +245,7 @@ func (q *Request) method() string {
 	return cmp.Or(q.Method, http.MethodGet)
 }
 
-// accept returns the media type to ask for. Some servers answer browsers with pages.
+// accept returns the media type to request. Some servers send HTML pages to browsers.
 func (q *Request) accept() string {
 	if fhir := strings.Contains(q.Accept, "json") || strings.Contains(q.Accept, "xml"); !fhir || strings.Contains(q.Accept, "html") {
 		return "application/fhir+json"
@@ -256,7 +257,7 @@ func setHeader(r *http.Request, q Request) {
 	r.Header.Set("Accept", q.accept())
 	if r.Method == http.MethodPost {
 		r.Header.Set("Content-Type", cmp.Or(q.ContentType, "application/fhir+json"))
-		r.Header["Idempotency-Key"] = []string{} // not sent, but lets Go repeat the request when a connection is lost
+		r.Header["Idempotency-Key"] = []string{} // not sent; allows Go to repeat the request on a new connection
 	}
 	for name, value := range map[string]string{"Accept-Language": q.AcceptLanguage, "If-None-Match": q.IfNoneMatch} {
 		if value != "" {
@@ -265,7 +266,7 @@ func setHeader(r *http.Request, q Request) {
 	}
 }
 
-// checkPath refuses a path that could leave the base URL: it allows the characters of ids and operation names.
+// checkPath rejects paths that could leave the base URL: it only permits characters of IDs and operation names.
 func checkPath(path string) error {
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "" || strings.Trim(part, ".") == "" || strings.ContainsFunc(part, isNoPath) {
@@ -280,7 +281,7 @@ func isNoPath(r rune) bool {
 	return !letter && (r < '0' || r > '9') && !strings.ContainsRune("$-._", r)
 }
 
-// request returns the HTTP request for a request.
+// request returns the HTTP request.
 func (s *Server) request(ctx context.Context, q Request) (*http.Request, error) {
 	if err := checkPath(q.Path); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ const (
 	inXML          = `<?xml version="1.0"?><ValueSet xmlns="http://hl7.org/fhir"><status value="active"/><expansion><timestamp value="2026-01-02"/></expansion></ValueSet>`
 )
 
-// serve starts a server of the given handler and returns a client of it.
+// serve starts a server with a handler and returns a client for it.
 func serve(t *testing.T, h http.HandlerFunc, change func(*Options)) *Server {
 	t.Helper()
 	backend := httptest.NewServer(h)
@@ -41,7 +41,7 @@ func serve(t *testing.T, h http.HandlerFunc, change func(*Options)) *Server {
 	return s
 }
 
-// reply returns a handler that answers always the same.
+// reply returns a handler with a fixed response.
 func reply(status int, contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -50,7 +50,7 @@ func reply(status int, contentType, body string) http.HandlerFunc {
 	}
 }
 
-// raw returns a handler that writes bytes to the connection, then ends it: with a reset, or in an orderly way.
+// raw returns a handler that writes raw bytes and closes the connection, with a reset or regularly.
 func raw(reset bool, bytes string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -104,7 +104,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// large is more than the tests accept.
+// large exceeds the maximum size in the tests.
 var large = `{"resourceType":"ValueSet","expansion":{},"x":"` + strings.Repeat("x", 11<<20) + `"}`
 
 func TestFailures(t *testing.T) {
@@ -174,8 +174,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// bomb returns a handler that answers with little that becomes much. It is packed before anybody asks: that
-// takes longer than an answer may, on a machine that is busy.
+// bomb returns a handler with a decompression bomb. It is compressed in advance, because compression may exceed the
+// timeout on a busy machine.
 func bomb() http.HandlerFunc {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -188,7 +188,7 @@ func bomb() http.HandlerFunc {
 	}
 }
 
-// wantFailure checks that there is an error of the given kind and no answer.
+// wantFailure checks that err is of the given kind and that a is nil.
 func wantFailure(t *testing.T, a *Answer, err, is error, status int) {
 	t.Helper()
 	var failed *Error
@@ -220,7 +220,7 @@ func TestRefusedConnection(t *testing.T) {
 	}
 }
 
-// pipes is a listener without a network, so that time in a bubble goes on while everybody waits.
+// pipes is a listener without network, so that the fake clock of synctest advances while all goroutines wait.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -294,7 +294,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// overHTTP sends what is meant for https without TLS.
+// overHTTP sends https requests without TLS.
 type overHTTP struct{ http.RoundTripper }
 
 func (o overHTTP) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -354,7 +354,7 @@ func TestCredentials(t *testing.T) {
 				t.Errorf("redirected: got %q, %v", got, err)
 			}
 			a, err := s.Ask(t.Context(), Request{Method: "POST", Path: "ValueSet/$expand", Query: "to=here"})
-			wantFailure(t, a, err, errMalformed, 502) // it would have become a GET
+			wantFailure(t, a, err, errMalformed, 502) // following it would change the method to GET
 			if len(stolen) > 0 {
 				t.Errorf("another server was asked, with %q", stolen)
 			}
@@ -424,8 +424,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// A server that has too much to do is left alone for as long as it says (RFC 9110 §10.2.3), and one that says something
-// else, or nothing that can be read, is not.
+// Requests to a server are suspended for its Retry-After (RFC 9110 §10.2.3). Other responses and invalid values do not
+// suspend requests.
 func TestRetryAfter(t *testing.T) {
 	tests := []struct {
 		name, said string
@@ -464,7 +464,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// Where a server has its answer is nothing for clients, who cannot go there, or may not know of it.
+// Content-Location of a server is not sent to clients, who may not be able or permitted to access that URL.
 func TestContentLocation(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Location", "http://10.0.0.1/fhir/ValueSet/1")
@@ -487,7 +487,7 @@ func TestOptions(t *testing.T) {
 	tests := []struct {
 		name string
 		o    Options
-		part string // of the error; empty: accepted
+		part string // part of the error; empty: valid
 	}{
 		{"https", Options{Base: "https://tx.example/r4"}, ""},
 		{"http on loopback", Options{Base: "http://127.0.0.1:8080"}, ""},

@@ -22,53 +22,53 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Wholes fetches expansions that are searched often as a whole, after some different filters on the same value set with
-// the same other parameters, and searches them here from then on. Its fields are set before the first use. It is safe for
-// concurrent use. A nil Wholes fetches nothing.
+// Wholes fetches the full expansion of a value set after several different filters with otherwise equal parameters, and
+// then searches it locally. Its fields must be set before the first use. It is safe for concurrent use. A nil Wholes
+// does nothing.
 //
-// Call [Wholes.Answer] before each request to a server, and [Wholes.Asked] after it. An expansion that is too large, or
-// whose pages contradict each other, is not tried again for an hour.
+// Call [Wholes.Answer] before each request to a server, and [Wholes.Asked] after it. If an expansion is too large or
+// its pages are inconsistent, it is not retried for an hour.
 type Wholes struct {
-	// After is after how many different filters an expansion is fetched. Default: 5.
+	// After is the number of different filters after which an expansion is fetched. Default: 5.
 	After int
 
-	// MaxEntries bounds the entries of an expansion. Default: 150,000, room for ICD-10-CM, which has 98,186.
+	// MaxEntries is the maximum number of entries of an expansion. Default: 150,000, enough for ICD-10-CM with 98,186.
 	MaxEntries int
 
-	// MaxBytes is about how much memory all of them may use. The least recently used make room. Default: 128 MiB.
+	// MaxBytes is the approximate maximum memory of all expansions; the least recently used are evicted. Default: 128 MiB.
 	MaxBytes int
 
-	// PageSize is how many entries a request asks for. Default: 1000.
+	// PageSize is the number of entries per request. Default: 1000.
 	PageSize int
 
-	// MaxAnswer bounds the entries of an answer; more are too costly. Default: 10,000.
+	// MaxAnswer is the maximum number of entries in a response; larger ones are too costly. Default: 10,000.
 	MaxAnswer int
 
-	// TTL is how long an expansion is used before it is fetched again, unless the server says less. Default: 1 hour.
+	// TTL is the maximum time until an expansion is fetched again; servers can shorten it. Default: 1 hour.
 	TTL time.Duration
 
-	// MaxStale is how long after that an expansion still answers new filters while the server fails; see [Wholes.Stale].
-	// Default: not at all.
+	// MaxStale is how long an expired expansion is used for new filters while the server fails; see [Wholes.Stale].
+	// Default: 0, never.
 	MaxStale time.Duration
 
-	// Logger is told what was fetched (info), and what was given up and why (warn). Default: none.
+	// Logger logs fetched expansions (info) and failed fetches with reasons (warn). Default: none.
 	Logger *slog.Logger
 
-	mu      sync.Mutex // guards what is watched
+	mu      sync.Mutex // guards watched
 	watched boundedcache.Cache[string, *watched]
 	wholes  boundedcache.Cache[string, whole]
 	running int
 }
 
-// watched is an expansion that is searched at the server.
+// watched is the record of filters on an expansion at the server.
 type watched struct {
 	url     string
 	filters map[string]bool
 	running bool
-	paused  time.Time // none is fetched until then
+	paused  time.Time // earliest next fetch
 }
 
-// whole is an expansion that was fetched.
+// whole is a fetched expansion.
 type whole struct {
 	*expansion.Whole
 	url   string
@@ -77,10 +77,10 @@ type whole struct {
 
 const (
 	maxWatched  = 1000
-	maxPulls    = 2               // that run at once
-	pullTimeout = 5 * time.Minute // of an expansion, all pages together
-	pullPause   = time.Hour       // after a failure
-	stalePause  = time.Minute     // the same while a stale one is in use
+	maxPulls    = 2               // maximum concurrent fetches
+	pullTimeout = 5 * time.Minute // for all pages of an expansion
+	pullPause   = time.Hour       // after a failed fetch
+	stalePause  = time.Minute     // after a failed fetch while a stale expansion is used
 )
 
 var (
@@ -88,14 +88,14 @@ var (
 	errNotShared = errors.New("the server says that its answer is not to be stored")
 )
 
-// Answer answers a request from a whole expansion, whose filter also stands for its synonyms, unless these are nil. It
-// returns nil if the server is to be asked, and an error if the answer would be too large.
+// Answer returns a response from a full expansion, with synonyms for the filter unless nil. It returns nil if the
+// request must be sent to the server, and an error if the response would be too large.
 func (w *Wholes) Answer(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
 	return w.answer(s, q, synonyms, w.fresh)
 }
 
-// Stale is [Wholes.Answer] after the server failed: an expansion may be used that is expired by up to MaxStale. The answer is
-// not to be stored.
+// Stale is [Wholes.Answer] for a failed server: it also uses expansions that expired less than MaxStale ago. The
+// response must not be stored.
 func (w *Wholes) Stale(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
 	a, err := w.answer(s, q, synonyms, func(_ *Server, x search) (whole, bool) { return w.wholes.Get(x.key) })
 	if a != nil {
@@ -104,7 +104,7 @@ func (w *Wholes) Stale(s *Server, q Question, synonyms *textindex.Synonyms) (*An
 	return a, err
 }
 
-// answer answers a request from an expansion, if find finds one.
+// answer returns a response from an expansion that find returns, or nil.
 func (w *Wholes) answer(s *Server, q Question, synonyms *textindex.Synonyms, find func(*Server, search) (whole, bool)) (*Answer, error) {
 	if w == nil {
 		return nil, nil
@@ -115,7 +115,7 @@ func (w *Wholes) answer(s *Server, q Question, synonyms *textindex.Synonyms, fin
 	}
 	found, ok := find(s, x)
 	if !ok || x.page.Filter == "" && !isPart(x.page, found.Len()) {
-		return nil, nil // the server may answer with a tree
+		return nil, nil // the server may return a tree
 	}
 	body, err := found.Expand(x.page, synonyms, cmp.Or(w.MaxAnswer, 10_000))
 	if err != nil {
@@ -133,7 +133,8 @@ func (w *Wholes) answer(s *Server, q Question, synonyms *textindex.Synonyms, fin
 	return &Answer{Status: http.StatusOK, Header: header, Resource: "ValueSet", Body: body}, nil
 }
 
-// fresh returns the expansion that is asked for, if it is here. A stale one is fetched again, and removed after MaxStale.
+// fresh returns the expansion for a search if it is fresh. A stale expansion is fetched again, and removed after
+// MaxStale.
 func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 	found, ok := w.wholes.Get(x.key)
 	if !ok || time.Now().Before(found.until) {
@@ -153,7 +154,7 @@ func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 	return whole{}, false
 }
 
-// Asked notes an answer of the server, and has the expansion fetched if it was searched often.
+// Asked records a response of the server, and starts fetching the expansion if it was searched often.
 func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
 	if w == nil || a.Status != http.StatusOK {
 		return
@@ -174,7 +175,7 @@ func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
 	}
 }
 
-// watch returns what is known of an expansion at the server. mu is held.
+// watch returns the record of an expansion at the server. w.mu must be held.
 func (w *Wholes) watch(x search) *watched {
 	item, ok := w.watched.Get(x.key)
 	if !ok {
@@ -185,7 +186,7 @@ func (w *Wholes) watch(x search) *watched {
 	return item
 }
 
-// begin begins to fetch an expansion, unless maxPulls are being fetched. mu is held.
+// begin starts fetching an expansion unless maxPulls fetches are running. w.mu must be held.
 func (w *Wholes) begin(s *Server, x search, item *watched) {
 	if w.running < maxPulls && !item.running {
 		w.running++
@@ -206,7 +207,7 @@ func (w *Wholes) pull(s *Server, x search, item *watched) {
 	item.running, item.filters = false, make(map[string]bool)
 	now := time.Now()
 	if current, _ := w.watched.Get(x.key); current != item {
-		return // forgotten meanwhile
+		return // removed by Forget meanwhile
 	}
 	if err != nil {
 		item.paused = now.Add(pullPause)
@@ -216,14 +217,14 @@ func (w *Wholes) pull(s *Server, x search, item *watched) {
 		logger.Warn("expansion not fetched whole", slog.String("url", item.url), slog.Any("error", err))
 		return
 	}
-	item.paused = now.Add(ttl) // so that popular expansions that evict each other are not fetched in turns
+	item.paused = now.Add(ttl) // prevents popular expansions that evict each other from being fetched alternately
 	w.wholes.MaxEntries, w.wholes.MaxCost = maxWatched, int64(cmp.Or(w.MaxBytes, 128<<20))
 	w.wholes.Put(x.key, whole{found, item.url, now.Add(ttl)}, int64(found.Size()))
 	logger.Info("expansion fetched whole", slog.String("url", item.url), slog.Int("entries", found.Len()),
 		slog.Int("bytes", found.Size()), slog.Duration("took", now.Sub(start)))
 }
 
-// Forget removes the expansions of a value set, by its canonical; all if it is empty.
+// Forget removes the expansions of a value set by canonical, or all for an empty canonical.
 func (w *Wholes) Forget(canonical string) {
 	if w == nil {
 		return
@@ -239,7 +240,7 @@ func (w *Wholes) Forget(canonical string) {
 	w.wholes.DeleteFunc(func(_ string, item whole) bool { return matches(item.url) })
 }
 
-// Held returns how many expansions are here, and about how many bytes they take.
+// Held returns the number of expansions and their approximate size in bytes.
 func (w *Wholes) Held() (expansions int, bytes int64) {
 	if w == nil {
 		return 0, 0
@@ -247,8 +248,8 @@ func (w *Wholes) Held() (expansions int, bytes int64) {
 	return w.wholes.Held()
 }
 
-// gather fetches an expansion page by page, and returns for how long it is fresh. It asks for designations, which are
-// searched, even if the client does not; answers then leave them out, as the server's do.
+// gather fetches an expansion page by page and returns its lifetime. It always requests designations for the search;
+// responses omit them unless the client requests them, as the server does.
 func (w *Wholes) gather(ctx context.Context, s *Server, x search) (*expansion.Whole, time.Duration, error) {
 	language := cmp.Or(x.rest.Get("displayLanguage"), x.q.AcceptLanguage)
 	b := &expansion.WholeBuilder{Languages: language}
@@ -302,7 +303,7 @@ func (w *Wholes) checkSize(b *expansion.WholeBuilder) error {
 	return nil
 }
 
-// ttl returns for how long an answer is fresh: what it says (RFC 9111 §5.2.2), and at most [Wholes.TTL].
+// ttl returns the lifetime of a response: that of its headers (RFC 9111 §5.2.2), at most [Wholes.TTL].
 func (w *Wholes) ttl(header http.Header) (time.Duration, error) {
 	ttl := cmp.Or(w.TTL, time.Hour)
 	for directive := range strings.SplitSeq(strings.Join(header["Cache-Control"], ","), ",") {
@@ -326,12 +327,12 @@ func (w *Wholes) ttl(header http.Header) (time.Duration, error) {
 type search struct {
 	key  string
 	page expansion.Page
-	rest url.Values // the other parameters
+	rest url.Values // other parameters
 	q    Request
-	xml  bool // the answer is wanted in XML
+	xml  bool // the client accepts XML
 }
 
-// searchOf reads a request. It returns false for one that only the server can answer.
+// searchOf parses a request. It returns false for requests that only the server can handle.
 func searchOf(s *Server, q Question) (search, bool) {
 	if !strings.HasSuffix(q.Request.Path, "$expand") || q.err != nil || !q.paged {
 		return search{}, false
@@ -363,7 +364,7 @@ func searchOf(s *Server, q Question) (search, bool) {
 	return x, x.xml != strings.Contains(format, "json")
 }
 
-// isPart reports whether a page is not all of n entries.
+// isPart reports whether a page has fewer than all n entries.
 func isPart(p expansion.Page, n int) bool {
 	return p.Offset != nil && *p.Offset > 0 || p.Count != nil && *p.Count < n
 }

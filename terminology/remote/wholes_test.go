@@ -28,7 +28,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// engine returns a handler that answers as a terminology server does.
+// engine returns the handler of a terminology server.
 func engine(t *testing.T) http.HandlerFunc {
 	t.Helper()
 	h := &api.Handler{Library: terminologytest.Core(t)}
@@ -42,7 +42,7 @@ func engine(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// asking is a server in a bubble, in front of which expansions are held.
+// asking is a server in a synctest bubble, with a Wholes in front.
 type asking struct {
 	*Wholes
 	server   *Server
@@ -51,7 +51,7 @@ type asking struct {
 	log      bytes.Buffer
 }
 
-// bubble runs a test in a bubble, with a server of the given handler.
+// bubble runs a test in a synctest bubble, with a server for the handler.
 func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *asking)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *asking)
 	})
 }
 
-// question returns a question for an expansion.
+// question returns a request for an expansion.
 func question(pairs ...string) Request {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -83,7 +83,8 @@ func question(pairs ...string) Request {
 	return Request{Path: "ValueSet/$expand", Query: values.Encode()}
 }
 
-// ask asks as a gateway does: what is held, else the server. It reports whether the server was not asked.
+// ask sends a request like a gateway: it uses a full expansion or else the server. It reports whether the server was
+// not called.
 func (a *asking) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
 	t.Helper()
 	q := question(pairs...)
@@ -101,7 +102,7 @@ func (a *asking) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
 	return answer.Body, here
 }
 
-// want asks, and checks who answered.
+// want sends a request and checks whether it was handled locally.
 func (a *asking) want(t *testing.T, here bool, pairs ...string) []byte {
 	t.Helper()
 	body, was := a.ask(t, pairs...)
@@ -111,7 +112,7 @@ func (a *asking) want(t *testing.T, here bool, pairs ...string) []byte {
 	return body
 }
 
-// heat asks with five filters.
+// heat sends requests with five filters.
 func (a *asking) heat(t *testing.T, pairs ...string) {
 	t.Helper()
 	for _, filter := range []string{"a", "ab", "abc", "abcd", "abcde"} {
@@ -119,7 +120,7 @@ func (a *asking) heat(t *testing.T, pairs ...string) {
 	}
 }
 
-// contains returns expansion.contains and total.
+// contains returns expansion.contains and the total.
 func contains(t *testing.T, body []byte) (list []any, total int) {
 	t.Helper()
 	var vs struct {
@@ -166,8 +167,8 @@ func TestPullThrough(t *testing.T) {
 		}
 		a.want(t, true, "url", actCode, "count", "20")
 		a.want(t, true, "url", actCode, "offset", "1")
-		a.want(t, false, "url", actCode, "offset", "0")   // all, which may be a tree
-		a.want(t, false, "url", actCode, "count", "5000") // as well
+		a.want(t, false, "url", actCode, "offset", "0")   // the entire expansion, which may be a tree
+		a.want(t, false, "url", actCode, "count", "5000") // the same
 		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "ttl"}, {"_pretty", "true"}} {
 			q := question(append(other, "url", actCode, "filter", "a", "count", "2")...)
 			if answer, err := a.Answer(a.server, Read(q), a.synonyms); answer != nil || err != nil {
@@ -186,7 +187,7 @@ func TestPullThrough(t *testing.T) {
 	})
 }
 
-// A filter stands for its synonyms once the expansion is here; the server does not know them.
+// A filter uses synonyms once the expansion is fetched; the server has no synonyms.
 func TestPullThroughSynonyms(t *testing.T) {
 	bubble(t, engine(t), func(t *testing.T, a *asking) {
 		a.synonyms = new(textindex.Synonyms)
@@ -204,7 +205,7 @@ func TestPullThroughSynonyms(t *testing.T) {
 	})
 }
 
-// How a question is asked, and in which format its answer is wanted, makes no difference to who answers it.
+// Neither the HTTP method of a request nor its format affects whether it is handled locally.
 func TestPullThroughPosted(t *testing.T) {
 	posted := func(contentType, body string) Request {
 		return Request{Method: http.MethodPost, Path: "ValueSet/$expand", ContentType: contentType, Body: []byte(body)}
@@ -258,7 +259,7 @@ func TestPullThroughPosted(t *testing.T) {
 	})
 }
 
-// changing answers with an expansion of some codes, page by page, as truthfully as it is told to.
+// changing is a server that returns an expansion page by page, optionally with inconsistent pages.
 type changing struct {
 	mu      sync.Mutex
 	codes   []string
@@ -287,17 +288,17 @@ func (c *changing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, fmt.Sprintf(`{"resourceType":"ValueSet","expansion":{"total":%d,"contains":[%s]}}`, len(c.codes), strings.Join(entries, ",")))
 }
 
-// set changes how it answers.
+// set changes the behavior of the server.
 func (c *changing) set(change func(*changing)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(c)
 }
 
-// letters are the codes of the tests.
+// letters returns the codes of the tests.
 func letters() []string { return strings.Split("a1 a2 a3 a4 a5 a6 a7", " ") }
 
-// many are more codes than are fetched in the tests.
+// many returns more codes than MaxEntries of the tests.
 func many() (codes []string) {
 	for i := range 60 {
 		codes = append(codes, fmt.Sprintf("a%d", i))
@@ -358,7 +359,7 @@ func TestPullThroughAges(t *testing.T) {
 		c.set(func(c *changing) { c.codes = []string{"b1", "b2", "b3"} })
 		first(true, "a")
 		time.Sleep(time.Second)
-		first(false, "b") // the old is no longer good
+		first(false, "b") // the old expansion has expired
 		first(true, "b")
 		a.Forget("http://other")
 		first(true, "b")
@@ -371,7 +372,7 @@ func TestPullThroughAges(t *testing.T) {
 	})
 }
 
-// TestPullThroughOutage has the server fail when the expansion is no longer fresh.
+// TestPullThroughOutage checks the use of an expired expansion while the server fails.
 func TestPullThroughOutage(t *testing.T) {
 	c := &changing{codes: letters(), cache: "public, max-age=600"}
 	var down atomic.Bool
@@ -416,7 +417,7 @@ func TestPullThroughOutage(t *testing.T) {
 	})
 }
 
-// TestPullThroughRecovers has the server come back while a stale expansion is in use.
+// TestPullThroughRecovers checks that the server is used again after it recovers.
 func TestPullThroughRecovers(t *testing.T) {
 	c := &changing{codes: letters(), cache: "public, max-age=600"}
 	bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
@@ -481,7 +482,7 @@ func TestPullThroughSearchesDesignations(t *testing.T) {
 	})
 }
 
-// Without settings, there is room for ICD-10-CM, and not for what is several times as large.
+// The default limits permit ICD-10-CM, but not expansions several times as large.
 func TestPullThroughLimit(t *testing.T) {
 	for total, ok := range map[int]bool{98_186: true, 350_000: false} {
 		var b expansion.WholeBuilder

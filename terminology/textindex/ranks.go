@@ -49,14 +49,14 @@ const (
 // Equal ranks keep their order.
 //
 // Weights that differ by less than a tenth may count as equal, to reduce noise; whole numbers up to 12 all differ.
-// Weights of abstract documents are ignored because they are not used in data.
+// Weights of abstract documents are ignored.
 //
 // A variant differs from its parent's term in the same way as all its siblings differ, and as the children of many
 // other parents do: ", initial encounter", ", sequela"; right, left. The first variant counts as plain, each further
 // one as one variant more.
 //
 // The specificity of a term is the sum of ln(documents / documents with the word) over its words outside brackets, plus
-// an amount per level of the hierarchy. Frequent words, such as unspecified, add little.
+// an amount per level of the hierarchy. Frequent words add little.
 func Ranks(t Terms) []uint32 {
 	r := newRanker(t)
 	ranks := make([]uint32, t.Len())

@@ -1,5 +1,5 @@
-// Package bitset holds sets of small numbers, one bit each. A set is a slice of words, so that
-// callers can unite or intersect many of them a word at a time.
+// Package bitset implements sets of small numbers with one bit each. A set is a slice of words, so that callers can
+// combine sets word by word.
 package bitset
 
 import "math/bits"
@@ -13,10 +13,10 @@ func New(n int) Set { return make(Set, (n+63)/64) }
 // Has reports whether i is in the set.
 func (s Set) Has(i uint32) bool { return s[i/64]&(1<<(i%64)) != 0 }
 
-// Add adds i.
+// Add adds i to the set.
 func (s Set) Add(i uint32) { s[i/64] |= 1 << (i % 64) }
 
-// Remove removes i.
+// Remove removes i from the set.
 func (s Set) Remove(i uint32) { s[i/64] &^= 1 << (i % 64) }
 
 // Count returns the number of members.
@@ -28,7 +28,7 @@ func (s Set) Count() int {
 	return n
 }
 
-// Each calls visit with each member, in ascending order.
+// Each calls visit with each member in ascending order.
 func (s Set) Each(visit func(i uint32)) {
 	for i, word := range s {
 		for ; word != 0; word &= word - 1 {

@@ -1,5 +1,5 @@
-// Package budget bounds what one request may cost. All that works for the request spends from its [Budget], which also
-// makes costly requests wait for their turn, and ends work when the client has gone.
+// Package budget limits the cost of a request. All work for the request spends from its [Budget], which also makes
+// costly requests wait for a slot, and stops the work when the client disconnects.
 package budget
 
 import (
@@ -12,37 +12,36 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// Budget bounds the cost of one request, in steps of some fifty nanoseconds. All codings, includes and validations of the
-// request spend from it. A nil budget has no limit. It is also the context of the request, which spend checks now and
-// then: work stops when the client has gone.
+// Budget limits the cost of a request in steps of about fifty nanoseconds. All codings, includes and validations of the
+// request spend from it. A nil Budget is unlimited. It is also the context of the request, which Spend checks
+// periodically, so that work stops when the client disconnects.
 type Budget struct {
 	context.Context
 	limit int
-	turn  func(ctx context.Context) (leave func(), err error) // waits for room for costly work; nil: there always is
-	leave func()                                              // gives the turn back; nil: none is held
+	turn  func(ctx context.Context) (leave func(), err error) // acquires a slot for costly work; nil means unlimited slots
+	leave func()                                              // releases the slot; nil if none is held
 
 	spent int
-	next  int // the value of spent at which the context is checked again
+	next  int // value of spent at the next check of the context
 }
 
-// stretch is the number of steps between two checks of the context, and before a request needs a turn: a few
-// milliseconds.
+// stretch is the number of steps, a few milliseconds, between checks of the context and before a request needs a slot.
 const stretch = 50_000
 
-// ErrSpent is wrapped in the error for a request whose budget is spent.
+// ErrSpent is wrapped by the error of a request that has exceeded its budget.
 var ErrSpent = errors.New("too costly")
 
-// ErrBusy is wrapped in the error, with status 503, for a costly request that there is no room for.
+// ErrBusy is wrapped by the error, with status 503, of a costly request that got no slot.
 var ErrBusy = errors.New("too many costly requests")
 
-// New returns the budget of a request, of so many steps. A costly one waits for its turn; nil: there always is room.
+// New returns a budget of limit steps. turn acquires a slot for costly work; nil means unlimited slots.
 func New(ctx context.Context, limit int, turn func(ctx context.Context) (leave func(), err error)) Budget {
 	return Budget{Context: ctx, limit: limit, turn: turn}
 }
 
 type budgetKey struct{}
 
-// Value returns the budget itself for its key, so that contexts derived from it have it.
+// Value returns the budget for its own key, so that derived contexts carry it.
 func (b *Budget) Value(key any) any {
 	if key == (budgetKey{}) {
 		return b
@@ -50,7 +49,7 @@ func (b *Budget) Value(key any) any {
 	return b.Context.Value(key)
 }
 
-// Of returns the context's budget, or a new one with a limit.
+// Of returns the budget of the context, or a new one with the given limit.
 func Of(ctx context.Context, limit int) *Budget {
 	if b, ok := ctx.Value(budgetKey{}).(*Budget); ok {
 		return b
@@ -58,7 +57,7 @@ func Of(ctx context.Context, limit int) *Budget {
 	return &Budget{Context: ctx, limit: limit}
 }
 
-// Spend pays for n steps in advance. It fails if the budget is spent, if there is no room for costly work, or with the
+// Spend charges n steps in advance. It returns an error if the budget is exceeded or no slot is available, or the
 // context's error.
 func (b *Budget) Spend(n int) error {
 	if b == nil {
@@ -83,7 +82,7 @@ func (b *Budget) Spend(n int) error {
 	return nil
 }
 
-// Enter waits for a turn unless the request holds one.
+// Enter acquires a slot unless the request already has one.
 func (b *Budget) Enter() (err error) {
 	if b == nil || b.turn == nil || b.leave != nil {
 		return nil
@@ -95,7 +94,7 @@ func (b *Budget) Enter() (err error) {
 		Text: "there is no room for a costly request now; try again in a few seconds"}
 }
 
-// Rest gives the turn back while the request waits for a definition, or for the client to read the answer.
+// Rest releases the slot while the request waits for a definition or for the client to read the response.
 func (b *Budget) Rest() {
 	if b == nil || b.leave == nil {
 		return
@@ -104,10 +103,10 @@ func (b *Budget) Rest() {
 	b.leave, b.next = nil, 0
 }
 
-// Read pays for reading n bytes of a resource.
+// Read charges for reading n bytes of a resource.
 func (b *Budget) Read(n int) error { return b.Spend(n / ReadBytes) }
 
-// Compare pays for comparing texts with a display.
+// Compare charges for comparing texts with a display.
 func (b *Budget) Compare(texts []codesystem.Text) error {
 	cost := 0
 	for i := range texts {
@@ -119,13 +118,13 @@ func (b *Budget) Compare(texts []codesystem.Text) error {
 // ReadBytes is the number of bytes of a resource read in one step.
 const ReadBytes = 16
 
-// IsCostly reports whether the request holds a turn or will need one.
+// IsCostly reports whether the request has a slot or will need one.
 func (b *Budget) IsCostly() bool { return b != nil && b.spent > stretch }
 
-// IsOwn reports whether an error concerns this request alone, and not others that wait for the same result.
+// IsOwn reports whether an error concerns only this request, and not others that wait for the same result.
 func IsOwn(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy)
 }
 
-// PlainBytes is how many bytes are looked at in one step.
+// PlainBytes is the number of bytes examined in one step.
 const PlainBytes = 32

@@ -16,17 +16,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Evaluator evaluates ValueSet.compose (R4 §4.9.5). It lists the codes of a value set, or, with a probe, tests where the
-// value set has one code.
+// Evaluator evaluates ValueSet.compose (R4 §4.9.5). It lists the codes of a value set or, with a probe, finds the
+// includes with one code.
 type Evaluator struct {
 	library *definitions.Set
 	rules   *Rules
 	budget  *budget.Budget
-	Probe   *Probe                  // nil: all codes are listed
-	Path    []*definitions.ValueSet // being evaluated: each imports the next
+	Probe   *Probe                  // nil: list all codes
+	Path    []*definitions.ValueSet // value sets being evaluated; each imports the next
 	done    map[*definitions.ValueSet]*CodeList
-	used    *CodeList            // of the last value set in path
-	among   *[]definitions.Entry // while excludes are evaluated: what they are excluded from
+	used    *CodeList            // definitions used by the last value set in Path
+	among   *[]definitions.Entry // while evaluating excludes: entries to exclude from
 	filters filters
 }
 
@@ -37,17 +37,17 @@ func NewEvaluator(l *definitions.Set, r *Rules, b *budget.Budget) *Evaluator {
 	return c
 }
 
-// Probe is the one code that an evaluator looks for. An include then has one entry, or none: value sets are not
+// Probe is the code that an evaluator searches for. Each include then yields at most one entry, and value sets are not
 // expanded.
 type Probe struct {
-	Code     []byte                                                     // the code
-	Choose   func(set *definitions.ConceptSet) (index uint32, use bool) // the version of the code system that an include means
-	Chosen   int                                                        // how many versions choose has returned
-	Imported []*definitions.ValueSet                                    // the value sets searched
-	Mismatch []string                                                   // why filters do not hold, where code systems can say
+	Code     []byte                                                     // code to find
+	Choose   func(set *definitions.ConceptSet) (index uint32, use bool) // selects the code system version of an include
+	Chosen   int                                                        // number of versions returned by Choose
+	Imported []*definitions.ValueSet                                    // searched value sets
+	Mismatch []string                                                   // reasons why filters do not match, if the code system provides them
 }
 
-// ValueSet evaluates a value set, once, however many import it: the union of its includes without its excludes.
+// ValueSet evaluates a value set once, even if it is imported repeatedly: the union of its includes minus its excludes.
 func (c *Evaluator) ValueSet(vs *definitions.ValueSet) (*CodeList, error) {
 	if x, ok := c.done[vs]; ok && (c.among == nil || len(x.Based) == 0 && len(x.Unlisted) == 0) {
 		return x, nil
@@ -88,7 +88,7 @@ func (c *Evaluator) compose(vs *definitions.ValueSet) ([]definitions.Entry, erro
 			return nil, err
 		}
 	}
-	outermostTest := c.Probe != nil && len(c.Path) == 1 // whose answer tells inactive codes apart
+	outermostTest := c.Probe != nil && len(c.Path) == 1 // the response reports the status of inactive codes
 	if vs.ActiveOnly && !outermostTest {
 		entries = slices.DeleteFunc(entries, c.IsInactive)
 	}
@@ -100,7 +100,7 @@ func (c *Evaluator) IsInactive(e definitions.Entry) bool {
 	return c.library.FlagsOf(c.Locate(e))&codesystem.FlagInactive != 0
 }
 
-// without returns entries without those that are excluded.
+// without returns the entries that are not excluded.
 func (c *Evaluator) without(entries, excluded []definitions.Entry) ([]definitions.Entry, error) {
 	if c.Probe != nil {
 		entries = notAmong(entries, excluded, c.used.byVersion)
@@ -115,7 +115,7 @@ func (c *Evaluator) without(entries, excluded []definitions.Entry) ([]definition
 	return entries, c.spend(without.elsewhere)
 }
 
-// sets returns the includes and excludes of a value set, those of newer versions first.
+// sets returns the includes and excludes of a value set, newer versions first.
 func (c *Evaluator) sets(vs *definitions.ValueSet) (include, exclude []definitions.ConceptSet, err error) {
 	if include, err = c.inAllVersions(vs.Include); err != nil {
 		return nil, nil, err
@@ -130,7 +130,7 @@ func (c *Evaluator) sets(vs *definitions.ValueSet) (include, exclude []definitio
 	return include, exclude, nil
 }
 
-// chooseIdentity decides whether the same code in two versions of a code system is two codes: it is if the value set
+// chooseIdentity decides whether a code in two versions of a code system counts as two codes. It does if the value set
 // names several versions, unless versionsMatch is true or the value set is the difference of two versions.
 func (t *traits) chooseIdentity(include, exclude []definitions.ConceptSet, match parameters.Choice) {
 	versions := make(map[string]string)
@@ -144,7 +144,7 @@ func (t *traits) chooseIdentity(include, exclude []definitions.ConceptSet, match
 	t.byVersion = t.Versioned && !t.Merged
 }
 
-// isDifference reports whether a value set includes some versions of a code system and excludes others.
+// isDifference reports whether a value set includes versions of a code system and excludes others.
 func isDifference(include, exclude []definitions.ConceptSet) bool {
 	if len(include) == 0 || len(exclude) == 0 {
 		return false
@@ -157,7 +157,7 @@ func isDifference(include, exclude []definitions.ConceptSet) bool {
 		})
 }
 
-// newestFirst sorts the includes of a code system by version, so that of a code in several versions the newest counts.
+// newestFirst sorts the includes of a code system by version, so that the newest version of a code wins.
 func newestFirst(sets []definitions.ConceptSet) []definitions.ConceptSet {
 	return slices.SortedStableFunc(slices.Values(sets), func(a, b definitions.ConceptSet) int {
 		if a.System != b.System || a.Version == "" || b.Version == "" {
@@ -167,8 +167,8 @@ func newestFirst(sets []definitions.ConceptSet) []definitions.ConceptSet {
 	})
 }
 
-// canBeTree reports whether an expansion may be a tree: its codes come from the hierarchies of code systems, not from
-// lists, other value sets or combined filters.
+// canBeTree reports whether an expansion may be a tree: its codes must come from the hierarchies of code systems, and
+// not from lists, imported value sets or combined filters.
 func canBeTree(vs *definitions.ValueSet) bool {
 	flat := func(set definitions.ConceptSet) bool {
 		return set.Enumerated || len(set.ValueSets) > 0 || len(set.Filters) > 1
@@ -176,7 +176,7 @@ func canBeTree(vs *definitions.ValueSet) bool {
 	return !slices.ContainsFunc(vs.Include, flat) && !slices.ContainsFunc(vs.Exclude, flat)
 }
 
-// union evaluates includes or excludes: each code once, in their order.
+// union evaluates includes or excludes in order, without duplicates.
 func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definitions.Entry, error) {
 	var entries []definitions.Entry
 	seen := newCodeSet(c.library, c.used.byVersion)
@@ -189,10 +189,10 @@ func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definit
 			return nil, err
 		}
 		if len(sets) == 1 && !sets[i].Enumerated {
-			return part, nil // no code is in it twice
+			return part, nil // has no duplicates
 		}
 		if c.Probe != nil {
-			entries = append(entries, part...) // each place counts
+			entries = append(entries, part...) // each occurrence counts
 			continue
 		}
 		for _, e := range part {
@@ -211,8 +211,8 @@ func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definit
 	return entries, nil
 }
 
-// conceptSet evaluates one include or exclude: the codes of its system, as restricted by concept or filter, that are in
-// all its value sets.
+// conceptSet evaluates an include or exclude: the codes of its system, restricted by concept or filter, that are in all
+// of its value sets.
 func (c *Evaluator) conceptSet(set *definitions.ConceptSet) ([]definitions.Entry, error) {
 	if err := c.validate(set); err != nil {
 		return nil, err
@@ -248,9 +248,9 @@ func (c *Evaluator) conceptSet(set *definitions.ConceptSet) ([]definitions.Entry
 	return entries, nil
 }
 
-// within returns the entries that are among others.
+// within returns the entries that are also in others.
 func (c *Evaluator) within(entries, others []definitions.Entry) []definitions.Entry {
-	if c.Probe != nil && len(others) > 0 { // all are of the one code
+	if c.Probe != nil && len(others) > 0 { // all entries have the same code
 		return entries
 	}
 	set := newCodeSet(c.library, false)
@@ -258,7 +258,7 @@ func (c *Evaluator) within(entries, others []definitions.Entry) []definitions.En
 	return slices.DeleteFunc(entries, func(e definitions.Entry) bool { return !set.has(e) })
 }
 
-// imported expands a value set that an include names.
+// imported expands an imported value set.
 func (c *Evaluator) imported(reference string) (*CodeList, error) {
 	vs, err := c.importedValueSet(reference)
 	if err != nil {
@@ -271,14 +271,14 @@ func (c *Evaluator) imported(reference string) (*CodeList, error) {
 		}
 	}
 	x, err := c.ValueSet(vs)
-	if err != nil || c.Probe != nil { // a test does not say what it used
+	if err != nil || c.Probe != nil { // a probe does not report used definitions
 		return x, err
 	}
 	c.used.add(x, vs)
 	return x, c.spend((1 + len(x.ValueSets)) * len(c.used.ValueSets) / budget.PlainBytes)
 }
 
-// add adds an imported value set, and what it uses.
+// add records an imported value set and its used definitions.
 func (u *used) add(x *CodeList, vs *definitions.ValueSet) {
 	if vs.Container == nil {
 		definitions.AddTo(&u.ValueSets, vs)
@@ -293,8 +293,8 @@ func (u *used) add(x *CodeList, vs *definitions.ValueSet) {
 	u.relative = u.relative || x.relative
 }
 
-// spend pays for codes that are gathered or looked at: a value set of a request may repeat a costly include a hundred
-// thousand times.
+// spend charges for gathered or examined codes. A value set of a request may repeat a costly include a hundred thousand
+// times.
 func (c *Evaluator) spend(n int) error {
 	err := c.budget.Spend(n)
 	if err == nil || !errors.Is(err, budget.ErrSpent) {
@@ -306,13 +306,13 @@ func (c *Evaluator) spend(n int) error {
 	}
 }
 
-// isSettled reports whether an evaluator knows enough: what it looks for is not among the entries, and can no longer be.
-// What else there is, such as a value set that is missing, matters only where it is needed.
+// isSettled reports whether the result of a probe is final: the code is not in the entries and cannot be added. Errors
+// such as a missing value set matter only if they can affect the result.
 func (c *Evaluator) isSettled(entries []definitions.Entry) bool {
 	return c.Probe != nil && len(entries) == 0
 }
 
-// Locate finds the concept of an entry, by the code that is looked for if there is no number for it.
+// Locate resolves the concept of an entry, using the probe's code if the concept has no number.
 func (c *Evaluator) Locate(e definitions.Entry) definitions.LocatedEntry {
 	at := definitions.LocatedEntry{Entry: e}
 	if e.Concept == definitions.Parsed && c.Probe != nil {
@@ -322,7 +322,7 @@ func (c *Evaluator) Locate(e definitions.Entry) definitions.LocatedEntry {
 	return c.library.Locate(e)
 }
 
-// enter adds a value set to the path, unless it is there already or the path is too long.
+// enter pushes a value set onto the path. It returns an error for a cycle or an overlong path.
 func (c *Evaluator) enter(vs *definitions.ValueSet) error {
 	if i := slices.Index(c.Path, vs); i >= 0 {
 		return circular(slices.Concat(c.Path[i:], []*definitions.ValueSet{vs}))
@@ -354,7 +354,7 @@ func circular(path []*definitions.ValueSet) error {
 		"value sets import each other: "+strings.Join(names, " -> "))
 }
 
-// validate checks what R4 demands of an include (invariants vsd-1 to vsd-3).
+// validate checks R4's constraints on an include (invariants vsd-1 to vsd-3).
 func (c *Evaluator) validate(set *definitions.ConceptSet) error {
 	vs := c.Path[len(c.Path)-1]
 	among := c.rules.Versions.Cost() + len(c.library.Systems.Versions(set.System)) + vs.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.CodeSystems) })
@@ -375,13 +375,13 @@ func (c *Evaluator) validate(set *definitions.ConceptSet) error {
 	return nil
 }
 
-// fromSystem evaluates an include without its value sets.
+// fromSystem evaluates an include without its imported value sets.
 func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry, error) {
 	index, version, use, err := c.codeSystem(set)
 	if err != nil || !use {
 		return nil, err
 	}
-	var cs *definitions.CodeSystem // nil: its concepts are not here
+	var cs *definitions.CodeSystem // nil: its concepts are not loaded
 	if index != definitions.None && c.library.Systems.CodeSystems[index].Content.HasConcepts() {
 		cs = c.library.Systems.CodeSystems[index]
 		if err := cs.Usable("code system"); err != nil {
@@ -409,7 +409,7 @@ func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry
 	return c.fromList(set, index)
 }
 
-// fromList returns the concepts that an include selects of those that a code system lists.
+// fromList returns the concepts of an include whose code system lists its concepts.
 func (c *Evaluator) fromList(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
 	cs := c.library.Systems.CodeSystems[index]
 	if cs.Common != "" {
@@ -426,8 +426,8 @@ func (c *Evaluator) fromList(set *definitions.ConceptSet, index uint32) ([]defin
 	}), c.spend(len(entries))
 }
 
-// hidesUserAssigned reports whether an include leaves out user-assigned codes: they are valid, but nothing to choose from
-// before somebody gives them a meaning. A filter may select them, and codes that another list has are looked for among them.
+// hidesUserAssigned reports whether an include omits user-assigned codes. They are valid but meaningless until a user
+// defines them. A filter may select them, and excludes and imported value sets match them.
 func (c *Evaluator) hidesUserAssigned(set *definitions.ConceptSet, cs *definitions.CodeSystem) bool {
 	if !slices.ContainsFunc(cs.Concepts.Filters.Properties(), func(p codesystem.Property) bool { return p.Is("user-assigned") }) {
 		return false
@@ -439,7 +439,7 @@ func (c *Evaluator) hidesUserAssigned(set *definitions.ConceptSet, cs *definitio
 	return len(set.ValueSets) == 0 && !slices.ContainsFunc(set.Filters, func(f definitions.Filter) bool { return f.Property == "user-assigned" })
 }
 
-// selected returns the concepts that a code system lists, or those that meet the filters of an include.
+// selected returns all concepts of a code system, or those that match the filters of an include.
 func (c *Evaluator) selected(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
 	cs := c.library.Systems.CodeSystems[index]
 	if len(set.Filters) > 0 {
@@ -452,7 +452,7 @@ func (c *Evaluator) selected(set *definitions.ConceptSet, index uint32) ([]defin
 	return entries, nil
 }
 
-// entries returns the concepts that meet the filters of an include, in the order of the code system.
+// entries returns the concepts that match the filters of an include, in the order of the code system.
 func (fs *filters) entries(cs *definitions.CodeSystem, index uint32, list []definitions.Filter) ([]definitions.Entry, error) {
 	selected, err := fs.all(cs, list)
 	if err != nil {
@@ -465,7 +465,7 @@ func (fs *filters) entries(cs *definitions.CodeSystem, index uint32, list []defi
 	return entries, nil
 }
 
-// listed returns the concepts that an include lists, without those that a complete code system does not have.
+// listed returns the concepts that an include enumerates, except those that a complete code system lacks.
 func (c *Evaluator) listed(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
 	if cs != nil && cs.Concepts.List == nil {
 		if err := c.spend(int(set.Last-set.First) * parseSteps); err != nil {
@@ -488,13 +488,13 @@ func (c *Evaluator) listed(set *definitions.ConceptSet, cs *definitions.CodeSyst
 	return entries, nil
 }
 
-// parseSteps is the cost of a code that a grammar reads, several times, until it is shown.
+// parseSteps is the total cost of a code of a grammar, which is parsed several times before it is written.
 const parseSteps = 100
 
-// allVersions stands for every version of a code system (R4 ValueSet.compose.include.version).
+// allVersions is the version for all versions of a code system (R4 ValueSet.compose.include.version).
 const allVersions = "*"
 
-// inAllVersions replaces each include or exclude of all versions by one per loaded version.
+// inAllVersions replaces each include or exclude with version * by one per loaded version.
 func (c *Evaluator) inAllVersions(sets []definitions.ConceptSet) ([]definitions.ConceptSet, error) {
 	if !slices.ContainsFunc(sets, func(set definitions.ConceptSet) bool { return set.Version == allVersions }) {
 		return sets, nil
@@ -517,8 +517,8 @@ func (c *Evaluator) inAllVersions(sets []definitions.ConceptSet) ([]definitions.
 	return list, nil
 }
 
-// versionsHere returns the loaded versions of a code system that have concepts and are no later than a date, if there is
-// one, or else the empty version.
+// versionsHere returns the loaded versions of a code system that have concepts and exist as of date, unless date is
+// empty. If there are none, it returns the empty version.
 func versionsHere(l *definitions.Set, url, date string) []string {
 	var versions []string
 	if id, ok := l.Systems.SystemID(url); ok {
@@ -534,23 +534,23 @@ func versionsHere(l *definitions.Set, url, date string) []string {
 	return versions
 }
 
-// codeSet is a set of codes. Versions of a code system do not count unless byVersion is set. Concepts are bits, and only
-// codes without a loaded concept are text.
+// codeSet is a set of codes. Unless byVersion is set, it ignores versions of code systems. Numbered concepts are stored
+// as bits, other codes as text.
 type codeSet struct {
 	library   *definitions.Set
 	byVersion bool
-	concepts  map[uint32]bitset.Set // by code system
+	concepts  map[uint32]bitset.Set // bits of concepts by code system
 	loose     map[looseCode]struct{}
-	elsewhere int // how many other versions of code systems were searched
+	elsewhere int // number of other code system versions searched
 }
 
-// looseCode is a code without a loaded concept.
+// looseCode is a code without a concept number.
 type looseCode struct {
 	system uint32
 	code   string
 }
 
-// newCodeSet is small enough to be inlined, which keeps the set off the heap.
+// newCodeSet is small enough to be inlined, which keeps the set on the stack.
 func newCodeSet(d *definitions.Set, byVersion bool) *codeSet {
 	return &codeSet{library: d, byVersion: byVersion, concepts: make(map[uint32]bitset.Set)}
 }
@@ -591,7 +591,7 @@ func (s *codeSet) has(e definitions.Entry) bool {
 	return !s.byVersion && s.hasInOtherVersion(e)
 }
 
-// hasInOtherVersion looks for an entry's code in the other versions of its code system.
+// hasInOtherVersion reports whether the set has an entry's code in another version of its code system.
 func (s *codeSet) hasInOtherVersion(e definitions.Entry) bool {
 	versions := s.library.Systems.List[s.library.SystemOf(e)].Versions
 	s.elsewhere += len(versions) - 1

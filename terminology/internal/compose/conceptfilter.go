@@ -16,20 +16,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// filters evaluates compose.include.filter: which concepts meet all of some filters, or whether one concept meets one.
+// filters evaluates compose.include.filter, for all concepts of a code system or for a single concept.
 type filters struct {
 	spend       func(steps int) error
-	regexStates int                      // how many a regex may have
-	relatives   map[relatives]bitset.Set // of the one concept that is looked for
+	regexStates int                      // maximum number of states of a regex
+	relatives   map[relatives]bitset.Set // relatives of the probe's concept
 }
 
-// relatives are the ancestors or descendants of the concept that is looked for.
+// relatives identifies the ancestors or descendants of the probe's concept.
 type relatives struct {
 	codeSystem *definitions.CodeSystem
 	below      bool
 }
 
-// all returns the concepts that meet all filters.
+// all returns the concepts that match all filters.
 func (fs *filters) all(cs *definitions.CodeSystem, list []definitions.Filter) (selected bitset.Set, err error) {
 	for i, f := range list {
 		matching, err := fs.matching(cs, f)
@@ -47,7 +47,7 @@ func (fs *filters) all(cs *definitions.CodeSystem, list []definitions.Filter) (s
 	return selected, nil
 }
 
-// matching returns the concepts that meet a filter.
+// matching returns the concepts that match a filter.
 func (fs *filters) matching(cs *definitions.CodeSystem, f definitions.Filter) (bitset.Set, error) {
 	if isHierarchical(f) {
 		other, err := namedBy(cs, f)
@@ -73,7 +73,7 @@ func (fs *filters) matching(cs *definitions.CodeSystem, f definitions.Filter) (b
 	return matching, nil
 }
 
-// byHierarchy returns the concepts that are related to one in the hierarchy as an operator says.
+// byHierarchy returns the concepts with the hierarchical relation op to other.
 func (fs *filters) byHierarchy(cs *definitions.CodeSystem, op string, other uint32) (bitset.Set, error) {
 	hierarchy, n := cs.Concepts.Hierarchy, cs.Concepts.Len()
 	matching := bitset.New(n)
@@ -107,7 +107,7 @@ func (fs *filters) byHierarchy(cs *definitions.CodeSystem, op string, other uint
 	return matching, fs.spend(n)
 }
 
-// holds reports whether a concept, which is the only one that is looked for, meets a filter.
+// holds reports whether the probe's concept matches a filter.
 func (fs *filters) holds(cs *definitions.CodeSystem, concept codesystem.Concept, f definitions.Filter) (bool, error) {
 	test, err := fs.test(cs, f)
 	if err != nil {
@@ -116,8 +116,8 @@ func (fs *filters) holds(cs *definitions.CodeSystem, concept codesystem.Concept,
 	return test(concept)
 }
 
-// test returns what tells whether a concept meets a filter, without computing all concepts for which it holds. Of a code
-// system with a hierarchy, only one concept may be tested.
+// test returns a function that reports whether a concept matches a filter, without computing all matches. In a code
+// system with a hierarchy, it may be called for only one concept.
 func (fs *filters) test(cs *definitions.CodeSystem, f definitions.Filter) (func(c codesystem.Concept) (bool, error), error) {
 	if !isHierarchical(f) {
 		test, err := newCondition(cs, f, fs.regexStates, fs.spend)
@@ -137,8 +137,8 @@ func (fs *filters) test(cs *definitions.CodeSystem, f definitions.Filter) (func(
 	}, err
 }
 
-// relativesOf returns the ancestors of the concept that is looked for, or its descendants, computed once. They are few, while
-// a filter may select half of a code system.
+// relativesOf returns the ancestors or descendants of the probe's concept, computed once. They are few, while the
+// matches of a filter may be half of a code system.
 func (fs *filters) relativesOf(cs *definitions.CodeSystem, concept uint32, below bool) (bitset.Set, error) {
 	key := relatives{codeSystem: cs, below: below}
 	if found, ok := fs.relatives[key]; ok {
@@ -158,21 +158,21 @@ func (fs *filters) relativesOf(cs *definitions.CodeSystem, concept uint32, below
 	return found, err
 }
 
-// hierarchical are the operators that follow the hierarchy instead of testing each concept.
+// hierarchical are the operators on the hierarchy.
 var hierarchical = []string{"is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes"}
 
-// isHierarchical reports whether a filter follows the hierarchy.
+// isHierarchical reports whether a filter uses the hierarchy.
 func isHierarchical(f definitions.Filter) bool { return slices.Contains(hierarchical, f.Op) }
 
-// noValue is the error for a filter without a value.
+// noValue returns the error for a filter without a value.
 func noValue(cs *definitions.CodeSystem, f definitions.Filter) error {
 	e := outcome.New(http.StatusUnprocessableEntity, "invalid", "vs-invalid", "UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE",
 		fmt.Sprintf("The system %s filter with property = %s, op = %s has no value", cs.URL, f.Property, f.Op))
-	e.Expression = []string{""} // until it is located
+	e.Expression = []string{""} // completed by located
 	return e
 }
 
-// namedBy returns the concept that a hierarchical filter names.
+// namedBy returns the concept that a hierarchical filter refers to.
 func namedBy(cs *definitions.CodeSystem, f definitions.Filter) (c codesystem.Concept, err error) {
 	if f.Value == "" {
 		return c, noValue(cs, f)
@@ -187,8 +187,8 @@ func namedBy(cs *definitions.CodeSystem, f definitions.Filter) (c codesystem.Con
 	return c, nil
 }
 
-// meets reports whether a concept is related to another as an operator other than child-of says; related says that it is
-// below the other, or for generalizes above. A concept may be below itself, if the hierarchy has a cycle.
+// meets reports whether concept has the hierarchical relation op to other; op is not child-of. related reports whether
+// concept is below other or, for generalizes, above it. In a cyclic hierarchy, a concept may be below itself.
 func meets(cs *definitions.CodeSystem, op string, concept, other codesystem.Concept, related bool) bool {
 	same := cs.IsSame(concept, other)
 	switch op {
@@ -202,11 +202,11 @@ func meets(cs *definitions.CodeSystem, op string, concept, other codesystem.Conc
 	return related || same
 }
 
-// valueVisitor calls visit with a concept's values of some property until it returns false.
+// valueVisitor calls visit with the values of a property of a concept until visit returns false.
 type valueVisitor func(concept codesystem.Concept, visit func(value []byte) bool)
 
-// valuesOf returns the visitor for a filter's property: one that every concept has, one of the hierarchy, or one of the
-// code system, with its index there; -1 for another.
+// valuesOf returns the visitor for a filter's property and its index in the code system. The index is -1 for properties
+// that all concepts have and for those of the hierarchy.
 func valuesOf(cs *definitions.CodeSystem, f definitions.Filter) (visitor valueVisitor, property int, err error) {
 	switch f.Property {
 	case "concept", "code":
@@ -245,7 +245,7 @@ func unknownProperty(cs *definitions.CodeSystem, f definitions.Filter) error {
 	return outcome.Incomplete("not-supported", "code system %s has no property %q that a filter with op %q could use", cs.Canonical(), f.Property, f.Op)
 }
 
-// located completes the Expression of a fault in a filter, from the filter outwards, up to its value set.
+// located prepends a list index to the Expression of an invalid filter, until it starts at the value set.
 func located(err error, list string, i int) error {
 	if e, ok := errors.AsType[*outcome.Error](err); ok && len(e.Expression) == 1 && !strings.HasPrefix(e.Expression[0], "ValueSet.") {
 		e.Expression[0] = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", list, i, e.Expression[0]), ".")
@@ -253,21 +253,21 @@ func located(err error, list string, i int) error {
 	return err
 }
 
-// What looking at values costs.
+// Costs of examining values.
 const (
-	regexBytes = 2    // looked at in one step by one state of a regex
-	classSteps = 2000 // the cost of a Unicode class such as \pL, which has hundreds of ranges to compile
+	regexBytes = 2    // bytes examined per step and state of a regex
+	classSteps = 2000 // compiling a Unicode class such as \pL, which has hundreds of ranges
 )
 
-// condition tests concepts by a filter on a property.
+// condition tests concepts with a filter on a property.
 type condition struct {
 	values valueVisitor
 	match  func(value []byte) bool
-	states int  // of a regex: the cost of each byte of a value
-	not    bool // the filter holds if no value matches
+	states int  // states of a regex: cost per byte of a value
+	not    bool // the filter matches if no value matches
 	spend  func(n int) error
 
-	visit   func(value []byte) bool // look, made once
+	visit   func(value []byte) bool // method value of look, allocated once
 	matches bool
 	err     error
 }
@@ -281,7 +281,7 @@ func (t *condition) holds(concept codesystem.Concept) (bool, error) {
 	return t.matches != t.not, t.err
 }
 
-// look tests one value, and reports whether to go on to the next.
+// look tests a value and reports whether to continue with the next.
 func (t *condition) look(value []byte) bool {
 	cost := 1 + len(value)/budget.PlainBytes
 	if t.states > 0 {
@@ -294,7 +294,7 @@ func (t *condition) look(value []byte) bool {
 	return !t.matches
 }
 
-// newCondition returns the condition of a filter that is not hierarchical, whose regex may have so many states.
+// newCondition returns the condition of a non-hierarchical filter. regexStates limits the states of a regex.
 func newCondition(cs *definitions.CodeSystem, f definitions.Filter, regexStates int, spend func(steps int) error) (*condition, error) {
 	if f.Value == "" {
 		return nil, noValue(cs, f)
@@ -328,7 +328,7 @@ func newCondition(cs *definitions.CodeSystem, f definitions.Filter, regexStates 
 	return t, err
 }
 
-// readValue returns the value that a filter on a property means.
+// readValue normalizes the value of a filter on a property.
 func readValue(cs *definitions.CodeSystem, f definitions.Filter, property int, value string) (string, error) {
 	if property < 0 {
 		return value, nil
@@ -340,7 +340,7 @@ func readValue(cs *definitions.CodeSystem, f definitions.Filter, property int, v
 	return value, nil
 }
 
-// memberOf tests whether a value is in a list separated by commas, whose members are to be read.
+// memberOf returns a function that reports whether a value is in a comma-separated list; read normalizes members.
 func memberOf(list string, read func(member string) (string, error)) (func(value []byte) bool, error) {
 	members := make(map[string]bool)
 	for member := range strings.SplitSeq(list, ",") {
@@ -353,10 +353,10 @@ func memberOf(list string, read func(member string) (string, error)) (func(value
 	return func(value []byte) bool { return members[string(value)] }, nil
 }
 
-// newRegex returns what tests whether a regex matches a whole value (R4 §4.9.5.3), and the number of its states. It fails if
-// the regex is too large.
+// newRegex returns a function that reports whether a regex matches an entire value (R4 §4.9.5.3), and the number of
+// states. It returns an error if the regex is too large.
 func newRegex(cs *definitions.CodeSystem, f definitions.Filter, most int, spend func(steps int) error) (match func(value []byte) bool, states int, err error) {
-	// Only a regex with long lists of characters has so many bytes for each state, and reading it takes time too.
+	// Only a regex with long character classes is longer per state, and parsing is costly too.
 	if longest := 8 * max(most, 1000); len(f.Value) > longest {
 		return nil, 0, outcome.Unprocessable("too-costly",
 			"the regex in a filter on %s of code system %s is longer than %d bytes", f.Property, cs.Canonical(), longest)
@@ -375,7 +375,7 @@ func newRegex(cs *definitions.CodeSystem, f definitions.Filter, most int, spend 
 		return nil, 0, err
 	}
 	var expression *regexp.Regexp
-	if err == nil { // it does not close the brackets that it is put into
+	if err == nil { // rejects unbalanced parentheses, which the added group would balance
 		expression, err = regexp.Compile(`\A(?:` + f.Value + `)\z`)
 	}
 	if err != nil {
@@ -387,7 +387,7 @@ func newRegex(cs *definitions.CodeSystem, f definitions.Filter, most int, spend 
 	return expression.Match, max(1, states), nil
 }
 
-// regexStates estimates how many states the automaton of a regex has, without making it: that might take a hundred
+// regexStates estimates the states of the automaton of a regex without compiling it, which could take a hundred
 // megabytes.
 func regexStates(pattern string) (int, error) {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
@@ -397,7 +397,7 @@ func regexStates(pattern string) (int, error) {
 	return statesOf(parsed), nil
 }
 
-// statesOf estimates the states of a part of a regex. The parser bounds nested repetitions, so the product fits.
+// statesOf estimates the states of a part of a regex. The parser limits repetitions, so it cannot overflow.
 func statesOf(part *syntax.Regexp) int {
 	n := 0
 	for _, sub := range part.Sub {
@@ -414,7 +414,7 @@ func statesOf(part *syntax.Regexp) int {
 	return n + 1
 }
 
-// grammarInclude is an include without concepts of a code system that cannot be listed, or not wholly.
+// grammarInclude is an include, without enumerated concepts, of a code system that cannot be listed completely.
 type grammarInclude struct {
 	evaluator *Evaluator
 	set       *definitions.ConceptSet
@@ -422,7 +422,7 @@ type grammarInclude struct {
 	cs        *definitions.CodeSystem
 }
 
-// entries returns the codes at hand that the code system has and that meet the filters.
+// entries returns the candidate codes that the code system contains and that match the filters.
 func (g *grammarInclude) entries() (entries []definitions.Entry, err error) {
 	c := g.evaluator
 	candidates, err := g.atHand()
@@ -454,8 +454,8 @@ func (g *grammarInclude) entries() (entries []definitions.Entry, err error) {
 	return entries, nil
 }
 
-// atHand returns the codes that there are to choose from: of an exclude, those that it is excluded from; else those of a
-// value set that the include names as well; else those in common use.
+// atHand returns the candidate codes. For an exclude, these are the entries to exclude from; otherwise the codes of the
+// first imported value set; otherwise the common codes.
 func (g *grammarInclude) atHand() ([]definitions.Entry, error) {
 	c := g.evaluator
 	if c.among != nil {
@@ -485,7 +485,7 @@ func (g *grammarInclude) atHand() ([]definitions.Entry, error) {
 	return x.Entries, nil
 }
 
-// excluded evaluates what is excluded from entries.
+// excluded evaluates excludes, with entries as candidates.
 func (c *Evaluator) excluded(sets []definitions.ConceptSet, entries []definitions.Entry) ([]definitions.Entry, error) {
 	outer := c.among
 	if c.Probe == nil {
@@ -495,7 +495,7 @@ func (c *Evaluator) excluded(sets []definitions.ConceptSet, entries []definition
 	return c.union(sets, "exclude")
 }
 
-// testAll returns what tells whether a concept of a grammar meets all filters.
+// testAll returns a function that reports whether a concept of a grammar matches all filters.
 func (fs *filters) testAll(cs *definitions.CodeSystem, list []definitions.Filter) (func(c codesystem.Concept) (bool, error), error) {
 	tests := make([]func(codesystem.Concept) (bool, error), len(list))
 	for i, f := range list {

@@ -11,14 +11,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// unexpandable are the value sets of R4 that R4 alone cannot expand for another reason than a code system
-// or value set that is not part of R4.
+// unexpandable lists the value sets of R4 that cannot be expanded for another reason than a code system or value set
+// outside R4.
 var unexpandable = map[string]string{
-	// Pins a version of its code system that R4 (4.0.1) does not have.
+	// Requires a version of its code system that R4 (4.0.1) lacks.
 	"http://hl7.org/fhir/ValueSet/task-code": `version '3.6.0'`,
-	// Filters by an ad hoc filter of an example code system, of which no data says what it selects.
+	// Uses an ad hoc filter of an example code system without definition.
 	"http://hl7.org/fhir/ValueSet/example-filter": "acme-plasma",
-	// Refers to a code system contained in it by a fragment, which is no url of a code system.
+	// Refers to a contained code system by fragment, which is not a code system URL.
 	"http://hl7.org/fhir/ValueSet/example-hierarchical": "#hacked",
 }
 
@@ -56,14 +56,14 @@ func TestCoreValueSetsExpand(t *testing.T) {
 			t.Errorf("%s: %v, but it is here", vs.URL, err)
 		}
 	}
-	// 1,217 whole ones, and 5 of code systems that R4 itself has only as example or fragment.
+	// 1,217 complete ones, and 5 of code systems that R4 only has as example or fragment.
 	if expanded != 1222 || partly != 5 {
 		t.Errorf("%d value sets expand, %d of them partly; want 1222 and 5", expanded, partly)
 	}
 }
 
 func TestCoreExpansionsAreWhole(t *testing.T) {
-	// These two are empty because R4 has no concept in their code systems.
+	// R4 has no concepts in the code systems of these two.
 	empty := []string{"http://hl7.org/fhir/ValueSet/message-events", "http://terminology.hl7.org/ValueSet/v3-policyHolderRole"}
 	l := coreLibrary(t)
 	for _, vs := range l.set.ValueSets.List {
@@ -82,7 +82,7 @@ func TestCoreExpansionsAreWhole(t *testing.T) {
 	}
 }
 
-// BenchmarkExpandAnew measures expansion without memory of earlier ones.
+// BenchmarkExpandAnew measures expansion without cache.
 func BenchmarkExpandAnew(b *testing.B) {
 	l := coreLibrary(b)
 	vs, _ := l.set.ValueSets.Find("http://hl7.org/fhir/ValueSet/relatedperson-relationshiptype")

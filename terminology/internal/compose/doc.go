@@ -1,44 +1,46 @@
-// Package compose evaluates value sets: [Expander.Codes] lists their codes, and an [Evaluator] with a [Probe] looks for
-// one code without an expansion.
+// Package compose evaluates value sets: [Expander.Codes] lists their codes, and an [Evaluator] with a [Probe] finds
+// a single code without expanding.
 //
 // # Where things are
 //
-//	rules.go          which value set and which versions of definitions are meant
-//	expander.go       its codes, from the cache or made:
-//	  compose.go        compose and its imports; what an include has of its code system, or of all versions of it
-//	  conceptfilter.go  filters: by hierarchy, and by property
-//	probe.go          one code: which includes have it, without an expansion
-//	search.go         the parameter filter, and how much codes are used
-//	tree.go           nesting
+// rules.go          selection of the value set and of the versions of definitions
+// expander.go       cached and new expansions:
+//
+//	compose.go        compose and its imports; the codes of an include in its code system, or in all versions of it
+//	conceptfilter.go  filters: by hierarchy and by property
+//
+// probe.go          finds the includes with a single code, without expanding
+// search.go         the parameter filter, and usage weights
+// tree.go           nesting
 //
 // # Expansion
 //
-// R4 §4.9.5: the union of the includes without the excludes; an include has the codes of its system, as restricted by
-// concept or filter, that are in all its value sets. Codes come in the order of the includes, and within one in that of
-// the code system or list, newest version first. In a value set that names several versions, the same code in two versions
-// is two codes, each with its version, unless versionsMatch is true or the value set is the difference of two versions:
-// then it is one code, from the newest version.
+// R4 §4.9.5: the union of the includes minus the excludes. An include has the codes of its system, restricted by
+// concept or filter, that are in all of its value sets. Codes are in the order of the includes, and within an include in
+// that of the code system or list, newest version first. If a value set names several versions, the same code in two
+// versions is two codes with versions, unless versionsMatch is true or the value set is the difference of two versions.
+// In those cases it is one code, from the newest version.
 //
-// An expansion is complete, or an error that wraps [outcome.ErrIncomplete]:
+// An expansion is either complete, or an error that wraps [outcome.ErrIncomplete]:
 //
-//   - A system or filter needs the code system, in the version named, with content complete, fragment or example. Of the
-//     latter two the part that is here is expanded, with the extension valueset-unclosed and the parameter used-fragment
-//     or used-example.
-//   - Listed concepts need no code system. Codes that a complete one lacks are left out. Without the code system, or that
-//     version of it, all codes count: the parameter warning-unknown-system says so, and $validate-code calls them valid,
-//     with a warning.
-//   - A filter has an operator of R4, or child-of or descendent-leaf of R5 (or, as HL7's convertor writes it into R4, its
-//     extension), and a property: concept, code, display, parent, child, or one that the code system declares or a concept
-//     has. The concept that a hierarchical filter names must exist. A regex has Go's syntax and must match the whole value.
-//   - A concept is abstract by its property notSelectable, and inactive by its property inactive, a status of retired or
-//     inactive, or the standards status withdrawn. compose.inactive false leaves inactive ones out. A code whose code
-//     system is not here counts as active.
-//   - Contained value sets and code systems, by #id or canonical, go before what is loaded. From outside, a contained value
-//     set is canonical#id, as is a contained code system without a url. A stored expansion is not used.
-//   - Supplements that are named must be here.
-//   - A definition with implicit rules other than that convertor's, or with a modifier extension anywhere in it, is not
-//     used.
-//   - With a lockedDate in compose, code systems without a version count as they were then.
+//   - A system or filter needs the code system in the named version, with content complete, fragment or example. Of a
+//     fragment or example, the loaded part is expanded, with the extension valueset-unclosed and the parameter
+//     used-fragment or used-example.
+//   - Enumerated concepts need no code system. Codes that a complete code system lacks are omitted. If the code system or
+//     its version is not loaded, all codes are included, with the parameter warning-unknown-system. $validate-code then
+//     reports them as valid with a warning.
+//   - Filters support the operators of R4, and child-of and descendent-leaf of R5 (also as the extension of HL7's R4
+//     converter). The property is concept, code, display, parent, child, or a property that the code system declares or a
+//     concept has. The concept of a hierarchical filter must exist. A regex has Go's syntax and must match entire values.
+//   - The property notSelectable makes a concept abstract. The property inactive, a status of retired or inactive, and the
+//     standards status withdrawn make it inactive. compose.inactive false excludes inactive codes. Codes of code systems
+//     that are not loaded count as active.
+//   - Contained value sets and code systems, referenced by #id or canonical, take precedence over loaded ones. Externally, a
+//     contained value set has the canonical container#id, as has a contained code system without URL. A stored expansion
+//     is ignored.
+//   - Named supplements must be loaded.
+//   - Definitions with modifier extensions, or with implicit rules other than those of HL7's converter, are rejected.
+//   - With a lockedDate in compose, code systems without a version are used as of that date.
 //
-// Code systems imply value sets: CodeSystem.valueSet, url?fhir_vs and url?fhir_vs=isa/code.
+// Code systems imply the value sets CodeSystem.valueSet, url?fhir_vs and url?fhir_vs=isa/code.
 package compose

@@ -18,16 +18,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Expander expands value sets by the rules of one operation.
+// Expander expands value sets with the rules of an operation.
 type Expander struct {
-	Library *definitions.Set // the definitions
-	Cache   *CodeListCache   // of expansions
-	Rules   *Rules           // of the operation
-	Budget  *budget.Budget   // of the request
+	Library *definitions.Set // definitions
+	Cache   *CodeListCache   // cache of expansions
+	Rules   *Rules           // rules of the operation
+	Budget  *budget.Budget   // budget of the request
 }
 
-// Codes returns a value set's expansion, cached or new. Requests for the same expansion wait for one computation, except
-// costly ones, which may hold the turn that the computation needs.
+// Codes returns a cached or new expansion. Requests for the same expansion share one computation, except costly
+// requests: they may hold the slot that the shared computation waits for.
 func (e *Expander) Codes(vs *definitions.ValueSet) (*CodeList, error) {
 	if vs.Key == "" {
 		return e.expand(vs)
@@ -42,7 +42,7 @@ func (e *Expander) Codes(vs *definitions.ValueSet) (*CodeList, error) {
 	return e.expandOnce(key, vs)
 }
 
-// expandOnce makes an expansion for all requests that are waiting for it.
+// expandOnce computes an expansion for all requests that wait for it.
 func (e *Expander) expandOnce(key string, vs *definitions.ValueSet) (*CodeList, error) {
 	for {
 		own := false
@@ -59,7 +59,7 @@ func (e *Expander) expandOnce(key string, vs *definitions.ValueSet) (*CodeList, 
 	}
 }
 
-// expandAs makes an expansion and caches it.
+// expandAs computes an expansion and caches it.
 func (e *Expander) expandAs(key string, vs *definitions.ValueSet) (*CodeList, error) {
 	x, err := e.expand(vs)
 	if err != nil {
@@ -95,7 +95,7 @@ func (e *Expander) expand(vs *definitions.ValueSet) (*CodeList, error) {
 	return x, e.seal(x)
 }
 
-// seal computes what depends on all entries: the tree and the digest.
+// seal computes the tree and the digest of a complete expansion.
 func (e *Expander) seal(x *CodeList) (err error) {
 	x.Entries = slices.Clip(x.Entries)
 	if x.Tree {
@@ -109,11 +109,11 @@ func (e *Expander) seal(x *CodeList) (err error) {
 	return err
 }
 
-// digest hashes the content of an expansion: two expansions have the same digest only if they have the same content.
+// digest hashes the content of an expansion. Expansions have equal digests only if they have equal content.
 func (e *Expander) digest(x *CodeList) (sum [sha256.Size]byte, err error) {
 	l, hash := e.Library, sha256.New()
 	var line []byte
-	field := func(s []byte) { line = append(append(line, s...), 0xff) } // 0xff is in no UTF-8 text
+	field := func(s []byte) { line = append(append(line, s...), 0xff) } // 0xff never occurs in UTF-8 text
 	for _, index := range x.CodeSystems {
 		field([]byte(l.Systems.CodeSystems[index].Canonical()))
 	}
@@ -139,15 +139,15 @@ func (e *Expander) digest(x *CodeList) (sum [sha256.Size]byte, err error) {
 	return sum, nil
 }
 
-// CodeListCache keeps the expansions that were used last. Definitions do not change, so expansions do not expire.
+// CodeListCache caches the most recently used expansions. They do not expire because definitions are immutable.
 type CodeListCache struct {
-	items  boundedcache.Cache[string, *CodeList] // at the cost of their size, in entries
-	posted boundedcache.Cache[string, *posted]   // at the cost of their size, in bytes
+	items  boundedcache.Cache[string, *CodeList] // cost: size in entries
+	posted boundedcache.Cache[string, *posted]   // cost: size in bytes
 
-	flights singleflight.Group // of expansions being made
+	flights singleflight.Group // expansions being computed
 }
 
-// NewCodeListCache returns a cache of so many entries.
+// NewCodeListCache returns a cache with a capacity of limit entries.
 func NewCodeListCache(limit int) *CodeListCache {
 	return &CodeListCache{
 		items:  boundedcache.Cache[string, *CodeList]{MaxCost: int64(limit)},
@@ -155,13 +155,13 @@ func NewCodeListCache(limit int) *CodeListCache {
 	}
 }
 
-// posted is a value set from a request, and the overlay that holds it.
+// posted is a value set of a request with the overlay that contains it.
 type posted struct {
 	overlay  *definitions.Set
 	valueSet *definitions.ValueSet
 }
 
-// inline reads a value set from a request, unless it was read before.
+// inline returns a value set of a request, parsing it unless it is cached.
 func (c *CodeListCache) inline(l *definitions.Set, resource jsontext.Value) (*definitions.Set, *definitions.ValueSet, error) {
 	key := l.Sent.Key(resource)
 	if p, ok := c.posted.Get(key); ok {
@@ -178,17 +178,17 @@ func (c *CodeListCache) inline(l *definitions.Set, resource jsontext.Value) (*de
 	return p.overlay, p.valueSet, nil
 }
 
-// Limit returns how many entries are kept.
+// Limit returns the capacity in entries.
 func (c *CodeListCache) Limit() int { return int(c.items.MaxCost) }
 
-// The size of an expansion beside its entries, in entries: a constant, and one for so many bytes of its key, which a client
-// may make as long as it likes.
+// Size of an expansion in addition to its entries: a constant number of entries, and one entry per cachedBytes bytes of
+// its key, whose length clients control.
 const (
 	cachedSteady = 30
 	cachedBytes  = 12
 )
 
-// put keeps an expansion, and the overlay of so many bytes that it refers to, unless it alone is larger than the cache.
+// put caches an expansion unless it exceeds the capacity. overlay is the size of its overlay in bytes.
 func (c *CodeListCache) put(key string, x *CodeList, overlay int) {
 	size := len(x.Entries) + cachedSteady + (len(key)+overlay)/cachedBytes
 	if x.Shape != nil {
@@ -199,74 +199,74 @@ func (c *CodeListCache) put(key string, x *CodeList, overlay int) {
 	}
 }
 
-// UnknownEntry is no entry.
+// UnknownEntry is the missing entry.
 var UnknownEntry = definitions.Entry{CodeSystem: definitions.None, Concept: definitions.None}
 
-// CodeList holds the codes of a value set in order, each once. It is cached and shared, and must not change.
+// CodeList contains the codes of a value set in order, without duplicates. It is cached, shared and immutable.
 type CodeList struct {
 	used
 	traits
-	Entries  []definitions.Entry // the codes, in order
-	Shape    *Tree               // the tree they form; nil: none
-	Digest   [sha256.Size]byte   // of the content
+	Entries  []definitions.Entry // codes in order
+	Shape    *Tree               // tree of the codes; nil for a list
+	Digest   [sha256.Size]byte   // digest of the content
 	searcher *searcher
-	weights  weights.Table // of the value set; nil if the code systems' count
+	weights  weights.Table // weights of the value set; nil: those of the code systems
 }
 
-// used is what the expansion of a value set uses.
+// used contains the definitions that an expansion depends on.
 type used struct {
 	CodeSystems []uint32                // in order of first use
-	ValueSets   []*definitions.ValueSet // imported, directly or not
+	ValueSets   []*definitions.ValueSet // direct and indirect imports
 	Supplements []definitions.Supplement
-	wanted      []string // canonicals of the supplements that imported value sets name
-	Unchecked   []string // canonicals of missing code systems whose codes are listed
-	Based       []Basis  // grammars of which only some codes are here
-	Unlisted    []uint32 // code systems whose user-assigned codes are left out
-	relative    bool     // which codes it has depends on those that it is excluded from
+	wanted      []string // canonicals of supplements that imported value sets require
+	Unchecked   []string // canonicals of missing code systems with listed codes
+	Based       []Basis  // grammars with only some codes in the expansion
+	Unlisted    []uint32 // code systems whose user-assigned codes are omitted
+	relative    bool     // the codes depend on the entries they are excluded from
 	Applied     []applied
 }
 
-// Basis says that the codes of a grammar are those of a value set.
+// Basis identifies the value set that provided the codes of a grammar.
 type Basis struct {
-	CodeSystem uint32                // its index
-	On         *definitions.ValueSet // the value set; nil: those that the code system lists, or that filters select
+	CodeSystem uint32                // index in SystemTable.CodeSystems
+	On         *definitions.ValueSet // value set; nil: the code system's list or filters
 }
 
-// traits say how codes are compared and shown.
+// traits determine how codes are compared and presented.
 type traits struct {
-	Versioned bool // each code is shown with its version
-	Merged    bool // several versions are named, but a code is the same in all
-	byVersion bool // the same code in two versions is two codes
-	Tree      bool // may be shown as a tree
+	Versioned bool // codes have their version
+	Merged    bool // the value set names several versions that count as one
+	byVersion bool // a code in two versions is two codes
+	Tree      bool // may be a tree
 	Filtered  bool // an include has a filter
 }
 
-// applied is a parameter of the request that had an effect.
+// applied is a parameter of the request that affected the expansion.
 type applied struct{ Name, Value string }
 
 func (u *used) apply(name, value string) {
 	definitions.AddTo(&u.Applied, applied{Name: name, Value: value})
 }
 
-// maxLanguages bounds for how many languages an expansion keeps divisions: anyone may ask in any language. Beyond it
-// they are dropped.
+// maxLanguages is the maximum number of language lists with divisions per expansion. Requests may have arbitrary
+// languages; beyond the limit all divisions are dropped.
 const maxLanguages = 16
 
-// searcher holds the divisions of one expansion, by language. They are made on first use.
+// searcher contains the divisions of an expansion by language list, built on first use.
 type searcher struct {
 	mu        sync.Mutex
 	divisions map[string]*madeDivision // by list of languages
 	searched  atomic.Bool
 }
 
-// division is an expansion's entries in searchable parts: runs of concepts in code system order, which the code
-// system's index finds, and the rest.
+// division partitions the entries of an expansion for search: runs of concepts in code system order, which use the code
+// system's index, and the other entries.
 type division struct {
 	Searched []textindex.Part
-	Entries  []func(doc uint32) definitions.Entry // by part: the entry of a document
+	Entries  []func(doc uint32) definitions.Entry // by part: maps a document to its entry
 }
 
-// look returns the division for a list of languages if it has been made.
+// look returns the division for a list of languages if it has been built.
 func (s *searcher) look(list string) (*division, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +277,7 @@ func (s *searcher) look(list string) (*division, bool) {
 	return made.division(), true
 }
 
-// get returns the division for a list of languages, made once. Requests for other languages do not wait.
+// get returns the division for a list of languages, built once. Requests for other languages do not wait for it.
 func (s *searcher) get(list string, divide func() *division) *division {
 	s.mu.Lock()
 	made, ok := s.divisions[list]

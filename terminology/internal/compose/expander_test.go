@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// TestCostlyDoNotWait has a request that holds a turn need an expansion which another one is making, and which may wait
-// for that very turn.
+// TestCostlyDoNotWait checks that a request with a slot does not wait for an expansion of another request, which may
+// wait for that slot.
 func TestCostlyDoNotWait(t *testing.T) {
 	l := libraryOf(t, colours, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
 	vs, _ := l.set.ValueSets.Find("http://x/vs")
@@ -31,7 +31,7 @@ func TestCostlyDoNotWait(t *testing.T) {
 	})
 }
 
-// TestExpansionOfOneThatLeaves has one request leave while another waits for the expansion that it makes.
+// TestExpansionOfOneThatLeaves cancels a request that computes an expansion while another one waits for it.
 func TestExpansionOfOneThatLeaves(t *testing.T) {
 	l := libraryOf(t, colours, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
 	vs, _ := l.set.ValueSets.Find("http://x/vs")
@@ -44,7 +44,7 @@ func TestExpansionOfOneThatLeaves(t *testing.T) {
 				second = x
 				waited <- err
 			}()
-			synctest.Wait() // until it waits
+			synctest.Wait() // wait until it blocks
 		}}, l)
 		if _, err := l.expanding(gone).Codes(vs); !errors.Is(err, context.Canceled) {
 			t.Errorf("the one that leaves: got %v", err)
@@ -55,7 +55,7 @@ func TestExpansionOfOneThatLeaves(t *testing.T) {
 	})
 }
 
-// leaving is a context that ends when it is looked at, after a call.
+// leaving is a context that is canceled when it is first checked, after a callback.
 type leaving struct {
 	context.Context
 	leave func()
@@ -81,7 +81,7 @@ func TestExpansionsAreRemembered(t *testing.T) {
 	if second, _ := l.expanding(nil).Codes(vs); second != first {
 		t.Error("the expansion was made anew")
 	}
-	l.expansions = NewCodeListCache(2*cachedSteady + 8) // 8 fixture.Animals and one more: 9
+	l.expansions = NewCodeListCache(2*cachedSteady + 8) // fits 8 fixture.Animals and one more: 9
 	first, _ = l.expanding(nil).Codes(vs)
 	other, _ := l.set.ValueSets.Find("http://x/a-all")
 	if _, err := l.expanding(nil).Codes(other); err != nil {
@@ -101,8 +101,7 @@ func held(c *CodeListCache) int {
 	return entries
 }
 
-// TestCachedKeysCount remembers expansions under long keys, in which a client may write what it likes: they are not kept
-// for as many entries as they have.
+// TestCachedKeysCount checks that long keys, whose length clients control, count towards the capacity.
 func TestCachedKeysCount(t *testing.T) {
 	c := NewCodeListCache(1000)
 	long := strings.Repeat("x", 500*cachedBytes)
@@ -120,10 +119,10 @@ func TestCachedKeysCount(t *testing.T) {
 const profileWithColours = `{"resourceType":"StructureDefinition","url":"http://x/profile","contained":[
 	{"resourceType":"ValueSet","id":"inner","compose":{"include":[{"system":"http://x/colours"}]}}]}`
 
-// twoColours is a value set that lists codes; those of a url and without one.
+// twoColours is a compose that lists two codes.
 const twoColours = `{"include":[{"system":"http://x/colours","concept":[{"code":"red"},{"code":"green"}]}]}`
 
-// TestEachOriginIsCached expands the same content twice, wherever the value set comes from.
+// TestEachOriginIsCached expands each value set twice, for each kind of reference.
 func TestEachOriginIsCached(t *testing.T) {
 	entire := strings.Replace(colours, `"version"`, `"valueSet":"http://x/colours/entire","version"`, 1)
 	holder := `{"resourceType":"ValueSet","url":"http://x/holder","contained":[
@@ -179,7 +178,7 @@ func (l *library) codesOf(t *testing.T, ref ValueSetRef, with ...jsontext.Value)
 	return x
 }
 
-// TestSentContentDecides has requests send other content under the same canonical, or under none.
+// TestSentContentDecides sends different content with the same canonical, or without one.
 func TestSentContentDecides(t *testing.T) {
 	l := libraryOf(t, colours, fixture.AllOf("http://x/colours"))
 	one := `{"include":[{"system":"http://x/colours","concept":[{"code":"red"}]}]}`
@@ -207,7 +206,7 @@ func TestSentContentDecides(t *testing.T) {
 	}
 }
 
-// TestSentIsBounded sends more value sets than the cache holds.
+// TestSentIsBounded sends more value sets than the cache can contain.
 func TestSentIsBounded(t *testing.T) {
 	l := libraryOf(t, colours)
 	size := definitions.OverlaySize(overlayOf(t, l, "http://x/0"))

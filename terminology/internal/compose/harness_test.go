@@ -10,13 +10,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// library is a set of definitions with the expansions made of it.
+// library is a Set of definitions with its cache of expansions.
 type library struct {
 	set        *definitions.Set
 	expansions *CodeListCache
 }
 
-// expanding returns what expands value sets of a library by no rules, with a budget or without bounds.
+// expanding returns an expander with empty rules and a budget; nil is unlimited.
 func (l *library) expanding(b *budget.Budget) *Expander {
 	return &Expander{Library: l.set, Cache: l.expansions, Rules: &Rules{}, Budget: b}
 }
@@ -42,7 +42,7 @@ func coreLibrary(t testing.TB) *library {
 	return core
 }
 
-// libraryOf loads the given resources in order.
+// libraryOf loads resources in order.
 func libraryOf(t testing.TB, resources ...string) *library {
 	t.Helper()
 	return load(t, definitions.Options{Definitions: fixture.Files(t, resources...)})

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 )
 
-// CheckImports fails if value sets import each other, whether or not the imports matter for the code.
+// CheckImports returns an error if value sets import each other, whether or not the imports affect the code.
 func (c *Evaluator) CheckImports(vs *definitions.ValueSet, seen map[*definitions.ValueSet]bool) error {
 	if c.used == nil {
 		c.used = new(CodeList)
@@ -24,7 +24,7 @@ func (c *Evaluator) CheckImports(vs *definitions.ValueSet, seen map[*definitions
 			for _, reference := range sets[i].ValueSets {
 				imported, err := c.importedValueSet(reference)
 				if err != nil || seen[imported] && !slices.Contains(c.Path, imported) {
-					continue // a value set that is missing matters only where it is needed
+					continue // a missing value set matters only if its codes are needed
 				}
 				if err := c.CheckImports(imported, seen); err != nil {
 					return err
@@ -35,7 +35,7 @@ func (c *Evaluator) CheckImports(vs *definitions.ValueSet, seen map[*definitions
 	return nil
 }
 
-// tested returns the entry of the code in an include's code system, or none.
+// tested returns the entry of the probe's code in the code system of an include, or nothing.
 func (c *Evaluator) tested(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
 	e := definitions.Entry{CodeSystem: index, Concept: definitions.None}
 	var at codesystem.Concept
@@ -66,7 +66,7 @@ func (c *Evaluator) tested(set *definitions.ConceptSet, cs *definitions.CodeSyst
 	return []definitions.Entry{e}, nil
 }
 
-// explain notes why a concept does not meet a filter, if its code system can say.
+// explain records why a concept does not match a filter, if its code system provides the reason.
 func (p *Probe) explain(cs *definitions.CodeSystem, c codesystem.Concept, f definitions.Filter) {
 	if _, property, err := valuesOf(cs, f); err == nil && property >= 0 && !isHierarchical(f) {
 		if why := cs.Concepts.Explainer.Explain(c, property, f.Op, f.Value); why != "" {
@@ -75,7 +75,7 @@ func (p *Probe) explain(cs *definitions.CodeSystem, c codesystem.Concept, f defi
 	}
 }
 
-// checkFilters finds a broken filter, which makes a value set invalid even if it has no code to filter.
+// checkFilters returns an error for an invalid filter, which makes a value set invalid in any case.
 func checkFilters(set *definitions.ConceptSet, cs *definitions.CodeSystem) error {
 	for i, filter := range set.Filters {
 		if filter.Value == "" && cs != nil {
@@ -85,7 +85,7 @@ func checkFilters(set *definitions.ConceptSet, cs *definitions.CodeSystem) error
 	return nil
 }
 
-// inList returns the entry of the code in the concepts that an include lists, or none.
+// inList returns the entry of the probe's code in the enumerated concepts of an include, or nothing.
 func (c *Evaluator) inList(set *definitions.ConceptSet, cs *definitions.CodeSystem, e definitions.Entry) ([]definitions.Entry, error) {
 	if err := c.spend(int(set.Last-set.First)/2 + int(set.Last-set.First)*len(c.Probe.Code)/budget.PlainBytes); err != nil {
 		return nil, err
@@ -105,10 +105,10 @@ func (c *Evaluator) inList(set *definitions.ConceptSet, cs *definitions.CodeSyst
 	return nil, nil
 }
 
-// notAmong returns the entries of the code that are not excluded.
+// notAmong returns the entries of the probe's code that are not excluded.
 func notAmong(entries, excluded []definitions.Entry, byVersion bool) []definitions.Entry {
 	return slices.DeleteFunc(entries, func(e definitions.Entry) bool {
-		return slices.ContainsFunc(excluded, func(x definitions.Entry) bool { // a code that is only listed matches any version
+		return slices.ContainsFunc(excluded, func(x definitions.Entry) bool { // a code of an unknown code system matches any version
 			return !byVersion || x.CodeSystem == e.CodeSystem || !x.IsKnown() && x.Listed != 0
 		})
 	})

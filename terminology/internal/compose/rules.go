@@ -15,29 +15,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Rules say which definitions and versions an operation uses, and which of their codes count.
+// Rules determine which definitions, versions and codes an operation uses.
 type Rules struct {
-	// Versions chooses versions of code systems and value sets.
+	// Versions selects versions of code systems and value sets.
 	Versions VersionRules
 
-	// Supplements are the canonicals of the code system supplements that must be used, as useSupplement.
+	// Supplements are the canonicals of the required code system supplements (parameter useSupplement).
 	Supplements []string
 
-	// Date is a FHIR date: definitions of a later date do not count.
+	// Date is a FHIR date; later definitions are ignored.
 	Date string
 
-	// ActiveOnly says whether to leave out inactive codes, ExcludeNotForUI whether to leave out abstract ones.
+	// ActiveOnly excludes inactive codes, ExcludeNotForUI abstract ones.
 	ActiveOnly, ExcludeNotForUI parameters.Choice
 
-	Given []parameters.Input // the parameters as sent
+	Given []parameters.Input // parameters of the request
 }
 
-// Sent reports whether the request had a parameter.
+// Sent reports whether the request has a parameter.
 func (r *Rules) Sent(name string) bool {
 	return parameters.Find(r.Given, name) != nil
 }
 
-// key identifies rules in the cache.
+// key returns a cache key for the rules.
 func (r *Rules) key() string {
 	key := r.Versions.key()
 	if len(r.Supplements) > 0 || r.Date != "" {
@@ -52,28 +52,28 @@ func (r *Rules) key() string {
 	return key
 }
 
-// VersionRules choose versions of code systems and value sets. Each list holds canonicals, url|version.
+// VersionRules select versions of code systems and value sets. Each list contains canonicals (url|version).
 type VersionRules struct {
-	// Preferred is system-version: the code system version to use if the value set names none.
+	// Preferred is system-version: the code system version if the value set specifies none.
 	Preferred []string
 
 	// Required is check-system-version: any other version of the code system is an error.
 	Required []string
 
-	// Forced is force-system-version: the version of a code system, whatever a value set says.
+	// Forced is force-system-version: the code system version, overriding the value set.
 	Forced []string
 
-	// ValueSets is default-valueset-version: the value set version to use if a reference names none.
+	// ValueSets is default-valueset-version: the value set version if a reference specifies none.
 	ValueSets []string
 
-	// Excluded is exclude-system: code systems, or versions of them, whose codes do not count.
+	// Excluded is exclude-system: code systems or versions whose codes are excluded.
 	Excluded []string
 
-	// Match is versionsMatch: whether a code is the same one in all versions of its code system.
+	// Match is versionsMatch: whether a code is the same in all versions of its code system.
 	Match parameters.Choice
 }
 
-// versionParameters are the parameters of lists.
+// versionParameters are the parameters of the lists.
 var versionParameters = []string{
 	"system-version", "check-system-version", "force-system-version", "default-valueset-version", "exclude-system",
 }
@@ -82,7 +82,7 @@ func (v *VersionRules) lists() [5]*[]string {
 	return [...]*[]string{&v.Preferred, &v.Required, &v.Forced, &v.ValueSets, &v.Excluded}
 }
 
-// List returns the list of a parameter, or nil.
+// List returns the list of a parameter, or nil for other parameters.
 func (v *VersionRules) List(name string) *[]string {
 	if i := slices.Index(versionParameters, name); i >= 0 {
 		return v.lists()[i]
@@ -90,7 +90,7 @@ func (v *VersionRules) List(name string) *[]string {
 	return nil
 }
 
-// Check checks a parameter if it is one of these rules.
+// Check validates a parameter if it belongs to a list.
 func (v *VersionRules) Check(in *parameters.Input) error {
 	list := v.List(in.Name)
 	if url, version := outcome.Split(in.Value); list != nil && (url == "" || version == "" && list != &v.Excluded) {
@@ -103,7 +103,7 @@ func (v *VersionRules) none() bool {
 	return v.Preferred == nil && v.Required == nil && v.Forced == nil && v.ValueSets == nil && v.Excluded == nil && v.Match == parameters.Unset
 }
 
-// Cost is how many steps a lookup among the rules takes.
+// Cost returns the cost of a lookup in the rules, in steps.
 func (v *VersionRules) Cost() (steps int) {
 	for _, list := range v.lists() {
 		for _, rule := range *list {
@@ -113,7 +113,7 @@ func (v *VersionRules) Cost() (steps int) {
 	return steps
 }
 
-// key identifies rules in a cache.
+// key returns a cache key for the rules.
 func (v *VersionRules) key() string {
 	if v.none() {
 		return ""
@@ -127,8 +127,8 @@ func (v *VersionRules) key() string {
 	return key.String()
 }
 
-// Apply returns the version of a code system where an include declares one, or "" for none, and the rule that says so, if
-// any.
+// Apply returns the code system version for an include with a declared version, or "" for any, and the rule that
+// determined it.
 func (v *VersionRules) Apply(url, declared string) (version string, rule applied) {
 	if version, rule := VersionFor(v.Forced, url); version != "" {
 		return version, applied{"force-system-version", rule}
@@ -139,7 +139,7 @@ func (v *VersionRules) Apply(url, declared string) (version string, rule applied
 	return v.Usual(url)
 }
 
-// Usual is apply for an include that declares no version, without those that are forced.
+// Usual is Apply for an include without a version, ignoring forced versions.
 func (v *VersionRules) Usual(url string) (version string, rule applied) {
 	if version, rule := VersionFor(v.Preferred, url); version != "" {
 		return version, applied{"system-version", rule}
@@ -150,7 +150,7 @@ func (v *VersionRules) Usual(url string) (version string, rule applied) {
 	return "", applied{}
 }
 
-// Excludes reports whether exclude-system names a code system or its version.
+// Excludes reports whether exclude-system matches a code system or its version.
 func (v *VersionRules) Excludes(url, version string) bool {
 	return slices.ContainsFunc(v.Excluded, func(reference string) bool {
 		system, only := outcome.Split(reference)
@@ -158,7 +158,7 @@ func (v *VersionRules) Excludes(url, version string) bool {
 	})
 }
 
-// VersionFor returns the version that a list has for a url, and that item of the list.
+// VersionFor returns the version for a URL in a list, and the matching item.
 func VersionFor(list []string, url string) (version, rule string) {
 	for _, rule := range list {
 		if u, version, ok := strings.Cut(rule, "|"); ok && u == url {
@@ -168,10 +168,10 @@ func VersionFor(list []string, url string) (version, rule string) {
 	return "", ""
 }
 
-// codeSystem chooses the code system version for an include: the forced one, the include's own, the preferred, the
-// required or the latest, in this order; the latest is as of the locked date or the request's date. index is none if
-// that version is not here; wanted is the version that was looked for, and use says that the include counts. With a probe,
-// the code's version counts too.
+// codeSystem selects the code system version for an include. The order of precedence is: forced, declared, preferred,
+// required, latest; the latter as of the locked date or the request's date. index is None if that version is not
+// loaded, wanted is the requested version, and use reports whether the include applies. A probe selects the version
+// itself.
 func (c *Evaluator) codeSystem(set *definitions.ConceptSet) (index uint32, wanted string, use bool, err error) {
 	if c.Probe != nil {
 		if index, use = c.Probe.Choose(set); use {
@@ -208,14 +208,14 @@ func (c *Evaluator) version(url, version string) (index uint32, wanted string, e
 	return index, version, err
 }
 
-// WrongVersion is the error for a code system in another version than check-system-version demands.
+// WrongVersion returns the error for a code system version that violates check-system-version.
 func WrongVersion(cs *definitions.CodeSystem, required string) *outcome.Error {
 	return outcome.New(http.StatusUnprocessableEntity, "exception", "version-error", "VALUESET_VERSION_CHECK",
 		fmt.Sprintf("The version '%s' is not allowed for system '%s': required to be '%s' by a version-check parameter", cs.Version, cs.URL, required))
 }
 
-// importedValueSet finds a value set that an include names, contained or in the library. A parameter may choose the
-// version if the reference has none.
+// importedValueSet returns an imported value set, contained or loaded. A parameter may select the version if the
+// reference has none.
 func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, error) {
 	importing := c.Path[len(c.Path)-1]
 	among := c.rules.Versions.Cost() + importing.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.Contained) })
@@ -251,8 +251,8 @@ func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, e
 	return nil, e
 }
 
-// ValueSetFor finds the value set of an operation, and the library to expand it in: an overlay if the value set came
-// with the request.
+// ValueSetFor returns the value set of an operation, and the Set to expand it in, which is an overlay if the request
+// sent the value set.
 func (c *CodeListCache) ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules *Rules, b *budget.Budget) (_ *definitions.Set, vs *definitions.ValueSet, err error) {
 	if ref.ValueSet != nil {
 		if err := b.Read(len(ref.ValueSet)); err != nil {
@@ -277,7 +277,7 @@ func (c *CodeListCache) ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules 
 	return l, vs, err
 }
 
-// byInstance finds a value set by its id. A url beside the id must match.
+// byInstance returns a value set by ID. If ref has a URL too, it must match.
 func byInstance(d *definitions.Set, ref *ValueSetRef) (*definitions.ValueSet, error) {
 	vs, ok := d.ValueSets.ValueSetByID(ref.ID)
 	if !ok {
@@ -289,7 +289,7 @@ func byInstance(d *definitions.Set, ref *ValueSetRef) (*definitions.ValueSet, er
 	return vs, nil
 }
 
-// byURL finds a value set by its url, in the version asked for.
+// byURL returns a value set by URL and requested version.
 func byURL(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.ValueSet, error) {
 	reference := ref.URL
 	if url, version := outcome.Split(ref.URL); ref.Version != "" {
@@ -312,7 +312,7 @@ func byURL(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.Val
 	return nil, outcome.Unknown("Unable_to_resolve_value_Set_", text, outcome.MissingOf("ValueSet", reference, "")...)
 }
 
-// byContext finds the value set bound to an element of a profile.
+// byContext returns the value set bound to an element of a profile.
 func byContext(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.ValueSet, error) {
 	reference, ok := d.ValueSets.BoundTo(ref.Context)
 	if !ok {
@@ -321,20 +321,20 @@ func byContext(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions
 	return byURL(d, &ValueSetRef{URL: reference, Version: ref.Version}, rules)
 }
 
-// ValueSetRef names a value set by id, as a resource, by url or by context. The first that is not empty counts.
+// ValueSetRef refers to a value set by ID, resource, URL or context. The first nonempty field applies.
 type ValueSetRef struct {
-	// ID is the id of the resource, for an operation on an instance. A URL beside it must be that resource's.
+	// ID is the ID for an instance-level operation. A URL must match that resource.
 	ID string
 
-	// ValueSet is the value set itself, in JSON.
+	// ValueSet is the value set resource in JSON.
 	ValueSet jsontext.Value
 
-	// URL is the canonical, url or url|version.
+	// URL is the canonical: url or url|version.
 	URL string
 
 	// Version is the version, if URL has none.
 	Version string
 
-	// Context is an element of a profile, as url#path, whose binding names the value set.
+	// Context is an element of a profile as url#path; its binding identifies the value set.
 	Context string
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Scanned is up to how many entries of an expansion are scanned rather than indexed.
+// Scanned is the maximum number of entries of an expansion that are scanned instead of indexed.
 const Scanned = 256
 
-// maxRuns bounds how many runs of an expansion are searched with their code system's index.
+// maxRuns is the maximum number of runs of an expansion that use their code system's index.
 const maxRuns = 8
 
-// Search returns the entries from position from up to to that match a filter by [textindex.Rule], and how many match in
-// all. Displays are in the given languages, or the code systems' own if list is empty.
+// Search returns the entries in positions from up to to that match a filter, ordered by [textindex.Rule], and the total
+// number of matches. list selects the languages of displays; the default is that of the code systems.
 func Search(l *definitions.Set, x *CodeList, f *textindex.Filter, list string, from, to int, b *budget.Budget) ([]definitions.Entry, int, error) {
 	d, err := DivisionOf(l, x, list, b)
 	if err != nil {
@@ -33,8 +33,8 @@ func Search(l *definitions.Set, x *CodeList, f *textindex.Filter, list string, f
 	return entries, total, err
 }
 
-// DivisionOf returns the division of an expansion for a list of languages. It may have to build an index, which is costly
-// for a large expansion.
+// DivisionOf returns the division of an expansion for a list of languages. It may build an index, which is costly for a
+// large expansion.
 func DivisionOf(l *definitions.Set, x *CodeList, list string, b *budget.Budget) (*division, error) {
 	if d, ok := x.searcher.look(list); ok {
 		return d, nil
@@ -48,7 +48,7 @@ func DivisionOf(l *definitions.Set, x *CodeList, list string, b *budget.Budget) 
 		return nil, err
 	}
 	d := &divider{division: new(division), library: l, codes: x, languages: list}
-	if l.OfRequest() && !x.searcher.searched.Swap(true) { // most definitions of requests are searched once: an index would not pay
+	if l.OfRequest() && !x.searcher.searched.Swap(true) { // most definitions of requests are searched only once, so an index would not pay off
 		return d.divide(), nil
 	}
 	d.indexed = true
@@ -60,11 +60,11 @@ type divider struct {
 	library   *definitions.Set
 	codes     *CodeList
 	languages string
-	indexed   bool // entries in no run are indexed rather than scanned
+	indexed   bool // whether entries outside runs are indexed instead of scanned
 }
 
-// divide makes one part of each long run, and one of all other entries. A value set with weights of its own has another
-// order than the index of the code system, and so no runs.
+// divide creates a part for each long run, and one for all other entries. A value set with its own weights has no runs,
+// because its order differs from the code system's index.
 func (d *divider) divide() *division {
 	entries := d.codes.Entries
 	shortest := max(Scanned+1, len(entries)/maxRuns)
@@ -86,8 +86,8 @@ func (d *divider) divide() *division {
 	return d.division
 }
 
-// runFrom returns the end of the run at a position: entries of one code system, in its order and without displays of
-// their own.
+// runFrom returns the end of the run that starts at a position: entries of one code system in its order, without
+// displays of the value set.
 func runFrom(entries []definitions.Entry, at int) int {
 	end := at + 1
 	if !entries[at].IsNumbered() || entries[at].Listed != 0 {
@@ -103,7 +103,7 @@ func runFrom(entries []definitions.Entry, at int) int {
 	return end
 }
 
-// addRun adds a run as a part, whose documents are the concepts of its code system.
+// addRun adds a part for a run, whose documents are the concepts of its code system.
 func (d *divider) addRun(from, to int) {
 	run := d.codes.Entries[from:to]
 	system := run[0].CodeSystem
@@ -120,7 +120,7 @@ func (d *divider) addRun(from, to int) {
 	d.Entries = append(d.Entries, func(doc uint32) definitions.Entry { return definitions.Entry{CodeSystem: system, Concept: doc} })
 }
 
-// addRest adds a part for entries in no run, whose documents are positions in rows.
+// addRest adds a part for entries outside runs, whose documents are positions in rows.
 func (d *divider) addRest(rows []uint32) {
 	c := newEntryCorpus(d.library, d.codes, rows, codesystem.ParseLanguages(d.languages))
 	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
@@ -137,17 +137,17 @@ func (d *divider) addRest(rows []uint32) {
 type entryCorpus struct {
 	library   *definitions.Set
 	codes     *CodeList
-	rows      []uint32 // the index in codes.entries of each document
+	rows      []uint32 // by document: index in codes.Entries
 	languages codesystem.Languages
 
-	best map[uint32]string // by code system: the most preferred language that it has, or one of its supplements; "" for none
+	best map[uint32]string // by code system: most preferred language that it or a supplement has; "" for none
 
 	once  sync.Once
-	ranks []uint32 // of entries without what code systems know
+	ranks []uint32 // ranks of entries whose code systems provide none
 
 	onceShown sync.Once
-	mixed     bool       // there may be documents that are shown in another language
-	foreign   bitset.Set // these documents
+	mixed     bool       // whether documents may be displayed in another language than requested
+	foreign   bitset.Set // documents displayed in another language
 }
 
 func newEntryCorpus(l *definitions.Set, x *CodeList, rows []uint32, languages codesystem.Languages) *entryCorpus {
@@ -175,10 +175,10 @@ func (c *entryCorpus) Len() int { return len(c.rows) }
 
 func (c *entryCorpus) entry(doc uint32) definitions.Entry { return c.codes.Entries[c.rows[doc]] }
 
-// Code returns an entry's code.
+// Code returns the code of an entry.
 func (c *entryCorpus) Code(doc uint32) []byte { return c.library.Code(c.entry(doc)) }
 
-// Display returns an entry's display in the languages, or else its code.
+// Display returns the display of an entry in the requested languages, or else its code.
 func (c *entryCorpus) Display(doc uint32) []byte {
 	display := c.library.Display(c.entry(doc))
 	if !c.languages.None() {
@@ -190,13 +190,13 @@ func (c *entryCorpus) Display(doc uint32) []byte {
 	return display
 }
 
-// AppendOthers appends the other texts of an entry that are searched.
+// AppendOthers appends the other searchable texts of an entry.
 func (c *entryCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
 	e := c.entry(doc)
 	return c.languages.AppendSearched(dst, c.library.ShownTexts(nil, c.library.Locate(e), "", c.codes.Supplements), c.language(e))
 }
 
-// language returns the language that an entry is shown in, if it can be; "" if any will do.
+// language returns the preferred language for the display of an entry; "" means any.
 func (c *entryCorpus) language(e definitions.Entry) string {
 	if !e.IsKnown() {
 		return ""
@@ -204,7 +204,7 @@ func (c *entryCorpus) language(e definitions.Entry) string {
 	return c.best[e.CodeSystem]
 }
 
-// isForeign reports whether an entry is shown in another language than it should be.
+// isForeign reports whether an entry is displayed in another language than requested.
 func (c *entryCorpus) isForeign(doc uint32) bool {
 	if !c.mixed {
 		return false
@@ -229,8 +229,8 @@ func (c *entryCorpus) findForeign() {
 	}
 }
 
-// Rank returns the rank of an entry's concept in its code system, or, where that is unknown, in the expansion; by the
-// value set's own weight, if it has one.
+// Rank returns the rank of an entry's concept in its code system or, if that is unknown, in the expansion. The value
+// set's own weight, if any, replaces the code system's.
 func (c *entryCorpus) Rank(doc uint32) uint32 {
 	e := c.entry(doc)
 	if !e.IsKnown() || c.library.Systems.CodeSystems[e.CodeSystem].Concepts.Search == nil {
@@ -247,7 +247,7 @@ func (c *entryCorpus) Rank(doc uint32) uint32 {
 	return rank
 }
 
-// Language returns the language of the first entry whose code system is known.
+// Language returns the language of the first entry with a known code system.
 func (c *entryCorpus) Language() string {
 	for doc := range uint32(c.Len()) {
 		if e := c.entry(doc); e.IsKnown() {
@@ -257,7 +257,7 @@ func (c *entryCorpus) Language() string {
 	return c.languages.First()
 }
 
-// Parent implements [textindex.Terms], as do the methods below: entries are ranked without what their code systems know.
+// Parent and the following methods implement [textindex.Terms] for ranks that do not depend on code systems.
 func (*entryCorpus) Parent(uint32) (uint32, bool) { return 0, false }
 func (*entryCorpus) Abstract(uint32) bool         { return false }
 func (*entryCorpus) Inactive(uint32) bool         { return false }
@@ -267,8 +267,8 @@ func (c *entryCorpus) Weight(doc uint32) float64 {
 	return weight
 }
 
-// weight returns how much an entry is used, if something other than its code system says so: a file for the value set
-// goes before the value set's own extension, and this before a supplement.
+// weight returns the usage weight of an entry from another source than its code system. The order of precedence is: a
+// file for the value set, the value set's own extension, a supplement.
 func (c *entryCorpus) weight(e definitions.Entry) (weight float64, ok bool) {
 	l, x := c.library, c.codes
 	if x.weights != nil {
@@ -294,7 +294,7 @@ func (c *entryCorpus) weight(e definitions.Entry) (weight float64, ok bool) {
 	return 0, false
 }
 
-// ownWeight returns the weight that the value set gives an entry.
+// ownWeight returns the weight of an entry in the value set.
 func (c *entryCorpus) ownWeight(e definitions.Entry) float64 {
 	l := c.library
 	if !l.Usage.Items || e.Own() == 0 {

@@ -14,11 +14,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// slow tries all that the tests draw at random or take from a long list. Otherwise they
-// try a tenth of it.
+// slow runs all random samples and long lists instead of a tenth.
 var slow = flag.Bool("slow", false, "try all samples, not a tenth of them")
 
-// samples is how many of all are tried.
+// samples returns how many of all samples to run.
 func samples(all int) int {
 	if *slow {
 		return all
@@ -26,7 +25,7 @@ func samples(all int) int {
 	return all / 10
 }
 
-// TestSearchInCodeSystem asks for pieces of what a real code system has.
+// TestSearchInCodeSystem searches for parts of texts of a real code system.
 func TestSearchInCodeSystem(t *testing.T) {
 	l := coreLibrary(t)
 	vs, _ := l.set.ValueSets.Find("http://terminology.hl7.org/ValueSet/v3-ActCode")
@@ -62,7 +61,7 @@ func TestSearchInCodeSystem(t *testing.T) {
 	}
 }
 
-// TestWeightsByIndex has a value set with weights find the same in the same order by its index as by a scan.
+// TestWeightsByIndex checks that index and scan of a value set with weights return the same order.
 func TestWeightsByIndex(t *testing.T) {
 	t.Parallel()
 	var file strings.Builder
@@ -96,26 +95,26 @@ func TestWeightsByIndex(t *testing.T) {
 	}
 }
 
-// TestSearchInLanguage has what is found in each language, by scan and by index.
+// TestSearchInLanguage checks the matches in each language by scan and by index.
 func TestSearchInLanguage(t *testing.T) {
 	tests := []struct{ language, filter, want string }{
-		{"", "b", "3"}, // in the display alone
+		{"", "b", "3"}, // only in the display
 		{"", "br", "1"},
 		{"", "be", "2"},
 		{"de", "b", "2 3 1"},
 		{"de", "br", ""},
 		{"de", "be", "2"},
-		{"de", "arm", "1"}, // the display of the code system
+		{"de", "arm", "1"}, // display of the code system
 		{"de", "limb", "2"},
 		{"de-ch", "ober", "1"},
-		{"de-at", "berar", "1"}, // Oberarm, in the middle
+		{"de-at", "berar", "1"}, // Oberarm, within a word
 		{"fr", "br", "1"},
 		{"fr", "be", ""},
 		{"xx", "leg", "2"},
 		{"xx,fr", "br", "1"},
-		{"fr,de", "b", "1 2 3"}, // what is shown: Bras, Bein, Bone
+		{"fr,de", "b", "1 2 3"}, // displayed: Bras, Bein, Bone
 		{"fr,de", "ober", "1"},
-		{"fr,*;q=0", "b", "1"}, // where nothing is shown, the code is
+		{"fr,*;q=0", "b", "1"}, // the code is displayed where no display is
 		{"*", "be", "2"},
 	}
 	for _, concepts := range []int{3, 600} {
@@ -144,7 +143,7 @@ func TestSearchInLanguage(t *testing.T) {
 	}
 }
 
-// TestSearchInParts mixes runs of two code systems, in and out of order, with listed codes.
+// TestSearchInParts mixes ordered and unordered runs of two code systems with listed codes.
 func TestSearchInParts(t *testing.T) {
 	numbered := func(url string, n int) string {
 		var b strings.Builder
@@ -180,7 +179,7 @@ func TestSearchInParts(t *testing.T) {
 	}
 }
 
-// arms is a code system in English with some German, and concepts that are found by neither.
+// arms is an English code system with some German texts, and concepts found in neither language.
 func arms(concepts int) string {
 	var b strings.Builder
 	b.WriteString(`{"resourceType":"CodeSystem","url":"http://x/arms","language":"en","content":"complete","concept":[
@@ -197,18 +196,18 @@ func arms(concepts int) string {
 	return b.String()
 }
 
-// TestOrderByLanguage has what is in the language that is asked for before what is in another, in tiers and within them;
-// the same by index and by scan, of a run of concepts and of listed ones.
+// TestOrderByLanguage checks that displays in the requested language rank before others, across and within tiers, by
+// index and scan, for runs of concepts and listed concepts.
 func TestOrderByLanguage(t *testing.T) {
 	for _, test := range []struct{ language, want string }{
 		{"", "4 5 1 2 3 6"},
 		{"de", "2 3 6 1"},
 		{"de-AT", "2 3 6 1"},
 		{"fr,de", "2 3 6 1"},
-		{"de,en", "2 5 3 6 4 1"}, // 4 is shown in German, and found in English; 5 and 3 are shown in English
+		{"de,en", "2 5 3 6 4 1"}, // 4 is displayed in German and found in English; 5 and 3 are displayed in English
 		{"en,de", "4 5 1 2 3 6"},
 		{"en", "4 5 1 2 3 6"},
-		{"fr", "1 2 3 6"}, // the code system has none
+		{"fr", "1 2 3 6"}, // the code system has no French
 		{"*,de", "4 5 1 2 3 6"},
 	} {
 		t.Run(test.language, func(t *testing.T) {
@@ -236,7 +235,7 @@ func TestOrderByLanguage(t *testing.T) {
 	}
 }
 
-// codesAndRows are the codes of http://x/vs, and the rows of all of them.
+// codesAndRows returns the codes of http://x/vs and the rows of all of them.
 func codesAndRows(t *testing.T, l *library) (x *CodeList, rows []uint32) {
 	t.Helper()
 	vs, _ := l.set.ValueSets.Find("http://x/vs")

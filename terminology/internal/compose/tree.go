@@ -6,20 +6,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// Tree is the shape of a nested expansion. Entries are numbered as in the expansion; lists end with none.
+// Tree is the shape of a nested expansion. Entries are indexes in the expansion; lists end with None.
 type Tree struct {
-	Root  uint32   // the first entry not nested in another
-	Child []uint32 // the first entry nested in each
-	Next  []uint32 // the next entry nested in the same one
+	Root  uint32   // first top-level entry
+	Child []uint32 // by entry: first nested entry
+	Next  []uint32 // by entry: next sibling
 }
 
-// maxTreeDepth bounds the nesting of entries; JSON readers have such limits as well.
+// maxTreeDepth is the maximum nesting of entries; JSON parsers have similar limits.
 const maxTreeDepth = 200
 
-// Shape returns the tree of an expansion, or nil if it must be a list: if no entry is above another, or one has several
-// parents. With direct, an entry is nested only in its direct parent.
+// Shape returns the tree of an expansion, or nil if it must be a list because no entry is above another, or an entry
+// has several parents. With direct, entries are nested only in direct parents.
 func Shape(d *definitions.Set, entries []definitions.Entry, direct bool) *Tree {
-	places := make(map[uint32][]uint32) // by code system: place in the expansion by concept, plus one
+	places := make(map[uint32][]uint32) // by code system: position in the expansion plus one, by concept
 	for i, e := range entries {
 		if !e.IsNumbered() {
 			return nil
@@ -42,8 +42,8 @@ func Shape(d *definitions.Set, entries []definitions.Entry, direct bool) *Tree {
 	return newTree(parents)
 }
 
-// above finds the position of a concept's parent if direct, else of its nearest ancestor that has one. It fails if
-// there are several ways up.
+// above returns the position of a concept's parent if direct, or else of its nearest ancestor in the expansion. It
+// returns false if several paths lead upward.
 func above(cs *definitions.CodeSystem, concept uint32, places []uint32, direct bool) (place uint32, ok bool) {
 	for range maxTreeDepth {
 		parents := cs.Concepts.Hierarchy.Parents(concept)
@@ -62,7 +62,7 @@ func above(cs *definitions.CodeSystem, concept uint32, places []uint32, direct b
 	return definitions.None, false
 }
 
-// newTree makes a tree from the parent of each entry. It is nil if the tree is too deep or has a cycle.
+// newTree returns a tree from the parent of each entry, or nil if the tree is too deep or has a cycle.
 func newTree(parents []uint32) *Tree {
 	n := len(parents)
 	t := &Tree{Root: definitions.None, Child: make([]uint32, n), Next: make([]uint32, n)}
@@ -82,7 +82,7 @@ func newTree(parents []uint32) *Tree {
 	return t
 }
 
-// measure returns how many entries can be reached from the root, and their greatest depth.
+// measure returns the number of entries reachable from the root, and their maximum depth.
 func (t *Tree) measure() (count, deepest int) {
 	type place struct{ entry, depth uint32 }
 	pending := []place{{entry: t.Root}}

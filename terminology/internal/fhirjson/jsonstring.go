@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// AppendMember appends a comma and a string member, or nothing if the string is empty.
+// AppendMember appends a comma and a string member, or nothing for an empty string.
 func AppendMember[text string | []byte](dst []byte, name string, value text) []byte {
 	if len(value) == 0 {
 		return dst
@@ -57,7 +57,7 @@ func appendEscape(dst []byte, c byte) []byte {
 	}
 }
 
-// Array writes an array member, or nothing if it is empty: FHIR's JSON has no empty arrays.
+// Array writes an array member, or nothing for an empty array, because FHIR's JSON has no empty arrays.
 type Array struct {
 	// Name is the name of the member.
 	Name string
@@ -68,7 +68,7 @@ type Array struct {
 // IsEmpty reports whether no element has been appended.
 func (x *Array) IsEmpty() bool { return !x.begun }
 
-// Next appends what precedes an element.
+// Next appends the separator before an element.
 func (x *Array) Next(dst []byte) []byte {
 	if x.begun {
 		return append(dst, ',')
@@ -78,7 +78,7 @@ func (x *Array) Next(dst []byte) []byte {
 	return append(dst, '"', ':', '[')
 }
 
-// End appends what follows the last element.
+// End appends the closing bracket unless the array is empty.
 func (x *Array) End(dst []byte) []byte {
 	if !x.begun {
 		return dst

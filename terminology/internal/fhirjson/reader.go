@@ -1,8 +1,8 @@
-// Package fhirjson reads FHIR JSON as a stream of tokens and writes parts of it. It knows what all resources share,
-// members and extensions, but no particular type of resource.
+// Package fhirjson reads FHIR JSON as a stream of tokens and writes parts of it. It supports members and extensions that
+// all resources share, but no particular resource type.
 //
-//	reader.go      objects, arrays and primitives in order; errors say where; bounds on memory
-//	jsonstring.go  writes strings and arrays
+// reader.go      objects, arrays and primitives in order; errors with locations; memory limits
+// jsonstring.go  writes strings and arrays
 package fhirjson
 
 import (
@@ -16,16 +16,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Reader reads FHIR JSON as a stream of tokens. It unmarshals nothing: callers copy what they want and skip the rest.
+// Reader reads FHIR JSON as a stream of tokens. Callers copy the values they need and skip the others.
 type Reader struct {
 	dec     *jsontext.Decoder
 	scratch []byte
-	within  string // path to this value in a larger one
+	within  string // path of the value within a larger one
 	short   *Shortage
 }
 
-// NewReader returns a reader of src. Of members with the same name the last one counts: to refuse duplicates, the names
-// of every object would have to be kept.
+// NewReader returns a reader of src. Of duplicate members, the last one wins, because rejecting duplicates would
+// require storing the names of every object.
 func NewReader(src io.Reader) *Reader {
 	return &Reader{dec: jsontext.NewDecoder(src, jsontext.AllowDuplicateNames(true))}
 }
@@ -33,16 +33,16 @@ func NewReader(src io.Reader) *Reader {
 // ReaderOf returns a reader of a value.
 func ReaderOf(value jsontext.Value) *Reader { return NewReader(bytes.NewReader(value)) }
 
-// Counting makes the reader count short elements with s, and returns it.
+// Counting makes the reader use s to count short elements, and returns the reader.
 func (r *Reader) Counting(s *Shortage) *Reader {
 	r.short = s
 	return r
 }
 
-// Inner returns a reader of a value that r has read.
+// Inner returns a reader of a value read by r.
 func (r *Reader) Inner(value jsontext.Value) *Reader { return ReaderOf(value).Counting(r.Shortage()) }
 
-// Shortage returns what the reader counts short elements with.
+// Shortage returns the counter of short elements.
 func (r *Reader) Shortage() *Shortage {
 	if r.short == nil {
 		r.short = NewShortage(MaxShort)
@@ -50,7 +50,7 @@ func (r *Reader) Shortage() *Shortage {
 	return r.short
 }
 
-// Offset returns how many bytes have been read.
+// Offset returns the number of bytes read.
 func (r *Reader) Offset() int64 { return r.dec.InputOffset() }
 
 // AtEnd reports whether only whitespace is left.
@@ -58,14 +58,14 @@ func (r *Reader) AtEnd() bool {
 	return r.dec.PeekKind() == 0 && r.dec.StackDepth() == 0 && errors.Is(r.peekError(), io.EOF)
 }
 
-// peekError returns the error that made PeekKind return 0.
+// peekError returns the error behind a PeekKind of 0.
 func (r *Reader) peekError() error {
 	_, err := r.dec.ReadToken()
 	return err
 }
 
-// Object calls member with the name of each member of the next value, an object. member must read or skip the value and
-// nothing else; the name is valid until then.
+// Object reads an object and calls member with the name of each member. member must read or skip exactly the value; the
+// name is valid until then.
 func (r *Reader) Object(member func(name []byte) error) error {
 	if err := r.delimiter('{'); err != nil {
 		return err
@@ -82,10 +82,10 @@ func (r *Reader) Object(member func(name []byte) error) error {
 	return r.delimiter('}')
 }
 
-// Array calls element before each element of the next value, an array.
+// Array reads an array and calls element before each element.
 func (r *Reader) Array(element func() error) error { return r.ArrayOf(shortElement, element) }
 
-// ArrayOf is Array for elements that take as much memory as held bytes of JSON.
+// ArrayOf is Array for elements that need as much memory as held bytes of JSON.
 func (r *Reader) ArrayOf(held int64, element func() error) error {
 	if err := r.delimiter('['); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (r *Reader) ArrayOf(held int64, element func() error) error {
 	return r.delimiter(']')
 }
 
-// Text returns the next value, which must be a string. The bytes are valid until the next call.
+// Text reads a string. The returned bytes are valid until the next call.
 func (r *Reader) Text() ([]byte, error) {
 	raw, err := r.Value('"')
 	if err != nil {
@@ -119,10 +119,10 @@ func (r *Reader) Text() ([]byte, error) {
 	return r.scratch, err
 }
 
-// MaxString bounds a string, in bytes: FHIR allows 1,048,576 characters (R4 §2.24.0.1).
+// MaxString is the maximum length of a string in bytes: FHIR allows 1,048,576 characters (R4 §2.24.0.1).
 const MaxString = 4 << 20
 
-// ReadString reads the next value, which must be a string, into s.
+// ReadString reads a string into s.
 func (r *Reader) ReadString(s *string) error {
 	b, err := r.Text()
 	if err == nil {
@@ -131,10 +131,10 @@ func (r *Reader) ReadString(s *string) error {
 	return err
 }
 
-// MaxName bounds the url or version of a definition, in bytes: answers repeat it with each code.
+// MaxName is the maximum length in bytes of the URL or version of a definition, which expansions repeat for each code.
 const MaxName = 8 << 10
 
-// ReadName reads a url or a version into s.
+// ReadName reads a URL or version into s.
 func (r *Reader) ReadName(s *string) error {
 	if err := r.ReadString(s); err != nil || len(*s) <= MaxName {
 		return err
@@ -142,7 +142,7 @@ func (r *Reader) ReadName(s *string) error {
 	return fmt.Errorf("%s: %w", r.Pointer(), &TooLargeError{What: "a url or version", Most: MaxName})
 }
 
-// ReadBool reads the next value, which must be true or false, into b.
+// ReadBool reads a boolean into b.
 func (r *Reader) ReadBool(b *bool) error {
 	switch kind := r.dec.PeekKind(); kind {
 	case 't', 'f':
@@ -153,7 +153,7 @@ func (r *Reader) ReadBool(b *bool) error {
 	}
 }
 
-// Primitive returns the next value, which must be a string, a number or a boolean, as text.
+// Primitive reads a string, number or boolean as text.
 func (r *Reader) Primitive() ([]byte, error) {
 	switch kind := r.dec.PeekKind(); kind {
 	case '"':
@@ -174,7 +174,7 @@ func (r *Reader) IsPrimitive() bool {
 	return false
 }
 
-// Skip passes over the next value.
+// Skip skips the next value.
 func (r *Reader) Skip() error { return r.dec.SkipValue() }
 
 func (r *Reader) delimiter(want jsontext.Kind) error {
@@ -185,7 +185,7 @@ func (r *Reader) delimiter(want jsontext.Kind) error {
 	return err
 }
 
-// Value returns the next value, which must be of the given kind, where 0 is any. It is valid until the next call.
+// Value reads a value of the given kind; 0 means any. The returned value is valid until the next call.
 func (r *Reader) Value(want jsontext.Kind) (jsontext.Value, error) {
 	if kind := r.dec.PeekKind(); kind != want && want != 0 {
 		return nil, r.unexpected(kindName(want), kind)
@@ -193,7 +193,7 @@ func (r *Reader) Value(want jsontext.Kind) (jsontext.Value, error) {
 	return r.dec.ReadValue()
 }
 
-// CompactValue returns a copy of the next value without whitespace. It must be of the given kind, where 0 is any.
+// CompactValue reads a value of the given kind and returns a copy without whitespace; 0 means any kind.
 func (r *Reader) CompactValue(want jsontext.Kind) (jsontext.Value, error) {
 	raw, err := r.Value(want)
 	if err != nil {
@@ -203,7 +203,7 @@ func (r *Reader) CompactValue(want jsontext.Kind) (jsontext.Value, error) {
 	return value, value.Compact()
 }
 
-// unexpected is the error for a value of the wrong kind, or the decoder's own if there is no value.
+// unexpected returns the error for a value of the wrong kind, or the decoder's error if there is no value.
 func (r *Reader) unexpected(want string, got jsontext.Kind) error {
 	if got == 0 {
 		err := r.peekError()
@@ -215,7 +215,7 @@ func (r *Reader) unexpected(want string, got jsontext.Kind) error {
 	return fmt.Errorf("%s: want %s, found %s", r.Pointer(), want, kindName(got))
 }
 
-// Pointer returns the JSON pointer to the reader's position.
+// Pointer returns the JSON pointer to the current position.
 func (r *Reader) Pointer() string {
 	if p := r.within + string(r.dec.StackPointer()); p != "" {
 		return p
@@ -240,21 +240,21 @@ func kindName(k jsontext.Kind) string {
 	}
 }
 
-// TooLargeError is returned for something larger than its bound.
+// TooLargeError is the error for a value that exceeds its maximum size.
 type TooLargeError struct {
-	// What says what is too large.
+	// What describes the value.
 	What string
 
-	// Most is its bound in bytes.
+	// Most is the maximum size in bytes.
 	Most int64
 }
 
-// Error says what is too large, and what to do.
+// Error implements error.
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%s is larger than %s, the most that is read", e.What, SizeText(e.Most))
 }
 
-// SizeText writes a number of bytes for people.
+// SizeText formats a number of bytes.
 func SizeText(n int64) string {
 	if n >= 1<<20 && n%(1<<20) == 0 {
 		return fmt.Sprintf("%d MiB", n>>20)
@@ -262,7 +262,7 @@ func SizeText(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// valueSource is the source of a decoder. It fails when a value takes too much memory, or its context is done.
+// valueSource is the source of a decoder. It fails if a value exceeds the memory limit, or if its context is done.
 type valueSource struct {
 	ctx  context.Context
 	src  io.Reader
@@ -284,7 +284,7 @@ func (v *valueSource) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// NewSourceReader returns a reader of a file that holds at most most bytes of a value at once.
+// NewSourceReader returns a reader of a file that buffers at most most bytes per value.
 func NewSourceReader(ctx context.Context, src io.Reader, most int64) *Reader {
 	v := &valueSource{ctx: ctx, src: src, most: most}
 	r := NewReader(v)
@@ -292,20 +292,20 @@ func NewSourceReader(ctx context.Context, src io.Reader, most int64) *Reader {
 	return r
 }
 
-// Shortage adds up how much shorter values are than the memory they take. Without a bound, five million empty objects
-// would take a hundred times their length.
+// Shortage sums up the memory of values in excess of their JSON length. Without a limit, five million empty objects
+// would use a hundred times their length.
 type Shortage struct{ bytes, most int64 }
 
-// NewShortage returns a sum that may grow to most bytes.
+// NewShortage returns a Shortage with a limit in bytes.
 func NewShortage(most int64) *Shortage { return &Shortage{most: most} }
 
-// MaxShort is the default bound of a [Shortage].
+// MaxShort is the default limit of a [Shortage].
 const MaxShort = 16 << 20
 
-// shortElement is the least memory that an array element takes, in bytes.
+// shortElement is the minimum memory of an array element in bytes.
 const shortElement = 32
 
-// Add counts a value of length bytes that takes held bytes of memory.
+// Add adds a value of length bytes of JSON that uses held bytes of memory.
 func (s *Shortage) Add(length, held int64) error {
 	if s.bytes += max(0, held-length); s.bytes > s.most {
 		return errors.New("too many definitions, or elements of a few bytes, which would take much more memory than they are long")
@@ -313,7 +313,7 @@ func (s *Shortage) Add(length, held int64) error {
 	return nil
 }
 
-// ErrNoResourceType is returned for a JSON object that is no FHIR resource.
+// ErrNoResourceType is the error for a JSON object that is not a FHIR resource.
 var ErrNoResourceType = errors.New("no resourceType: not a FHIR resource")
 
 // ResourceType returns the type of a resource.
@@ -339,21 +339,21 @@ func ResourceType(resource jsontext.Value) (kind string, err error) {
 
 var errFound = errors.New("found")
 
-// String is a member of an object that is a string.
+// String is a string member of an object.
 type String struct {
 	// Name is the name of the member.
 	Name string
 
-	// Into is where its value goes.
+	// Into is the destination of the value.
 	Into *string
 }
 
-// Strings reads the given string members of an object, and skips all others.
+// Strings reads the given string members of an object and skips all others.
 func (r *Reader) Strings(members ...String) error {
 	return r.ObjectWith(func([]byte) error { return r.Skip() }, members...)
 }
 
-// ObjectWith reads the given string members of an object, and calls other for the value of every other member.
+// ObjectWith reads the given string members of an object and calls other for each other member.
 func (r *Reader) ObjectWith(other func(name []byte) error, members ...String) error {
 	return r.Object(func(name []byte) error {
 		for _, m := range members {
@@ -365,16 +365,16 @@ func (r *Reader) ObjectWith(other func(name []byte) error, members ...String) er
 	})
 }
 
-// Member is a member of a resource as it was read.
+// Member is a member of a resource in its original form.
 type Member struct {
 	// Name is the name of the member.
 	Name string
 
-	// Value is its value.
+	// Value is the value of the member.
 	Value jsontext.Value
 }
 
-// Keep copies the value of the named member, which is next, into list, and returns a reader of it.
+// Keep appends a copy of the next value to list under the given name, and returns a reader of it.
 func (r *Reader) Keep(name string, list *[]Member) (*Reader, error) {
 	value, err := r.CompactValue(0)
 	if err != nil {
@@ -386,26 +386,26 @@ func (r *Reader) Keep(name string, list *[]Member) (*Reader, error) {
 	return inner, nil
 }
 
-// Append appends a member as JSON.
+// Append appends the member as JSON.
 func (m Member) Append(dst []byte) []byte {
 	return append(append(AppendString(dst, m.Name), ':'), m.Value...)
 }
 
-// ValueText returns the value of a member in JSON, without its name.
+// ValueText returns the value of a JSON member without its name.
 func ValueText(member []byte) string {
 	_, value, _ := strings.Cut(string(member), ":")
 	return value
 }
 
-// Extension is an extension with a primitive value, or none.
+// Extension is an extension with a primitive value or without a value.
 type Extension struct {
-	// URL says what the extension means.
+	// URL identifies the meaning of the extension.
 	URL string
 
-	// Value is its value[x] as text; empty if that is not primitive.
+	// Value is value[x] as text; empty if it is not primitive.
 	Value string
 
-	// Parts are the extensions within it.
+	// Parts are the nested extensions.
 	Parts []Extension
 }
 
@@ -437,7 +437,7 @@ func (r *Reader) Extensions(depth int) ([]Extension, error) {
 	return list, err
 }
 
-// Part returns the value of the part with the given name.
+// Part returns the value of the nested extension with the given URL.
 func (x *Extension) Part(name string) string {
 	for _, p := range x.Parts {
 		if p.URL == name {
@@ -447,5 +447,5 @@ func (x *Extension) Part(name string) string {
 	return ""
 }
 
-// ExtensionBase is the start of the urls of the extensions that FHIR defines.
+// ExtensionBase is the URL prefix of the extensions that FHIR defines.
 const ExtensionBase = "http://hl7.org/fhir/StructureDefinition/"

@@ -1,8 +1,8 @@
-// Package offheap keeps large arrays without pointers outside the garbage-collected heap.
+// Package offheap stores large arrays without pointers outside the garbage-collected heap.
 //
-//	memory.go         the regions of one owner: arrays move in, and are freed when the owner is collected
-//	memory_unix.go    anonymous mappings
-//	memory_other.go   no mappings: arrays stay on the heap
+// memory.go         regions of an owner: arrays are moved in, and freed when the owner is collected
+// memory_unix.go    anonymous mappings
+// memory_other.go   no mappings: arrays stay on the heap
 package offheap
 
 import (
@@ -11,10 +11,10 @@ import (
 	"unsafe"
 )
 
-// Memory is a list of regions outside the garbage-collected heap. On the heap, large arrays would let the collector
-// wait for as much garbage again, and so take twice their size.
+// Memory is a list of regions outside the garbage-collected heap. On the heap, large arrays would double their memory,
+// because the collector waits for the same amount of garbage.
 //
-// The collector does not see who reads a region: an array in it must not be read once its owner is gone (see [Own]).
+// The collector does not track uses of a region: an array must not be read after its owner is collected (see [Own]).
 type Memory struct{ regions [][]byte }
 
 var mappedBytes atomic.Int64
@@ -22,15 +22,15 @@ var mappedBytes atomic.Int64
 // InUse returns the number of bytes outside the heap.
 func InUse() int64 { return mappedBytes.Load() }
 
-// Smallest is the size in bytes from which on an array gets a region, which is whole pages.
+// Smallest is the minimum size in bytes of an array to move to a region, which consists of whole pages.
 const Smallest = 64 << 10
 
-// scalar is an element without pointers.
+// scalar is an element type without pointers.
 type scalar interface {
 	~bool | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int32
 }
 
-// Own releases m when owner is collected. Whoever reads an array in m must keep owner alive meanwhile.
+// Own releases m when owner is collected. Code that reads an array in m must keep owner reachable.
 func Own[T any](owner *T, m *Memory) {
 	runtime.AddCleanup(owner, (*Memory).Release, m)
 }
@@ -47,8 +47,7 @@ func (m *Memory) Release() {
 // Regions returns the number of regions.
 func (m *Memory) Regions() int { return len(m.regions) }
 
-// Take returns a zeroed region of at least size bytes, or nil if the system has none. Pages never written take no
-// memory.
+// Take returns a zeroed region of at least size bytes, or nil if mapping fails. Pages use no memory until written.
 func (m *Memory) Take(size int) []byte {
 	region := mapped(size)
 	if region != nil {
@@ -58,7 +57,7 @@ func (m *Memory) Take(size int) []byte {
 	return region
 }
 
-// Move moves arrays that are large enough into m.
+// Move moves arrays of at least Smallest bytes into m.
 func Move[T scalar](m *Memory, lists ...*[]T) {
 	for _, list := range lists {
 		size := len(*list) * int(unsafe.Sizeof(*new(T)))
@@ -73,7 +72,7 @@ func Move[T scalar](m *Memory, lists ...*[]T) {
 	}
 }
 
-// Grow returns text with room for more bytes. m must hold nothing but text.
+// Grow moves text to a region with capacity for more bytes. m must not contain other arrays.
 func (m *Memory) Grow(text []byte, more int) []byte {
 	var next Memory
 	region := next.Take(len(text) + more)
@@ -87,7 +86,7 @@ func (m *Memory) Grow(text []byte, more int) []byte {
 	return text
 }
 
-// Holds reports whether text lies in m, rather than where append moved it on the heap.
+// Holds reports whether text is in m; append may have moved it to the heap.
 func (m *Memory) Holds(text []byte) bool {
 	return len(m.regions) > 0 && unsafe.SliceData(m.regions[0]) == unsafe.SliceData(text)
 }

@@ -47,7 +47,7 @@ func TestMemoryGrows(t *testing.T) {
 	}
 }
 
-// TestMemoryIsReleased checks that the memory of what is gone is given back.
+// TestMemoryIsReleased checks that memory is released after its owner is collected.
 func TestMemoryIsReleased(t *testing.T) {
 	before := InUse()
 	owner, m := new([100]byte), new(Memory)
@@ -63,7 +63,7 @@ func TestMemoryIsReleased(t *testing.T) {
 	}
 }
 
-// mapsMemory reports whether there is memory off the heap on this system.
+// mapsMemory reports whether the system supports off-heap memory.
 func mapsMemory() bool {
 	region := mapped(1)
 	if region == nil {

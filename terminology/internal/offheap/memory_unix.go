@@ -4,7 +4,7 @@ package offheap
 
 import "golang.org/x/sys/unix"
 
-// mapped returns anonymous memory, or nil if the system has none.
+// mapped returns anonymous memory, or nil if mapping fails.
 func mapped(size int) []byte {
 	region, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
@@ -14,5 +14,5 @@ func mapped(size int) []byte {
 }
 
 func unmap(region []byte) {
-	_ = unix.Munmap(region) // it cannot fail for a region that was mapped as a whole
+	_ = unix.Munmap(region) // cannot fail for an entire mapped region
 }

@@ -1,5 +1,5 @@
-// Package packed is the concepts of a code system that the program brings along: a CodeSystem resource as JSON, compressed by
-// zstd, which is read when its concepts are first asked for.
+// Package packed implements embedded code systems: CodeSystem resources as zstd-compressed JSON, decompressed when
+// their concepts are first used.
 package packed
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// New returns the concepts of a CodeSystem resource, which is JSON compressed by zstd. It reads nothing yet. Data that
-// cannot be read is a fault of the program, and panics when it is.
+// New returns the concepts of a CodeSystem resource, given as zstd-compressed JSON. It does not read the data. Invalid
+// data is a programming error and causes a panic on first use.
 func New(data []byte) codesystem.System { return newSystem(data, nil) }
 
 func newSystem(data []byte, weights iter.Seq2[string, float64]) *system {
@@ -34,18 +34,18 @@ func newSystem(data []byte, weights iter.Seq2[string, float64]) *system {
 	})}
 }
 
-// system is a table that is read on first use.
+// system is a table that is built on first use.
 type system struct {
 	data  []byte
 	table func() *table.Table
 }
 
-// Weigh returns the same concepts with what is said of how much they are used.
+// Weigh returns the same concepts with usage weights.
 func (s *system) Weigh(weights iter.Seq2[string, float64]) codesystem.System {
 	return newSystem(s.data, weights)
 }
 
-// Unpack returns what zstd has compressed, as a whole: as a stream, a few kilobytes may take a window of megabytes.
+// Unpack decompresses zstd data as a whole: a stream could use a window of megabytes for a few kilobytes.
 func Unpack(data []byte) ([]byte, error) {
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
@@ -55,7 +55,7 @@ func Unpack(data []byte) ([]byte, error) {
 	return decoder.DecodeAll(data, nil)
 }
 
-// read reads the concepts of a CodeSystem.
+// read builds the table of a CodeSystem.
 func read(data []byte) (*table.Table, error) {
 	resource, err := Unpack(data)
 	if err != nil {
@@ -83,18 +83,18 @@ func read(data []byte) (*table.Table, error) {
 	return b.Build(language, caseSensitive)
 }
 
-// Locate implements [codesystem.System], as do the methods below and the other interfaces of a table.
+// Locate and the following methods implement [codesystem.System] and the other interfaces of a table.
 func (s *system) Locate(code []byte) (codesystem.Concept, bool) { return s.table().Locate(code) }
 
-// Code returns a concept's code.
+// Code returns the code of a concept.
 func (s *system) Code(c codesystem.Concept) []byte { return s.table().Code(c) }
 
-// Concept returns a concept's code, display and flags.
+// Concept returns the code, display and flags of a concept.
 func (s *system) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
 	return s.table().Concept(c)
 }
 
-// AppendTexts appends the display and the designations of a concept.
+// AppendTexts appends the display and designations of a concept.
 func (s *system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
 	return s.table().AppendTexts(dst, c)
 }
@@ -110,13 +110,13 @@ func (s *system) Language() string { return s.table().Language() }
 // Len returns the number of concepts.
 func (s *system) Len() int { return s.table().Len() }
 
-// AppendConcepts appends the member concept.
+// AppendConcepts appends the JSON member concept.
 func (s *system) AppendConcepts(dst []byte) []byte { return s.table().AppendConcepts(dst) }
 
-// Parents returns the concepts directly above one.
+// Parents returns the direct parents of a concept.
 func (s *system) Parents(concept uint32) []uint32 { return s.table().Parents(concept) }
 
-// Children returns the concepts directly below one.
+// Children returns the direct children of a concept.
 func (s *system) Children(concept uint32) []uint32 { return s.table().Children(concept) }
 
 // Above returns all ancestors of a concept.
@@ -129,18 +129,18 @@ func (s *system) Below(concept uint32, spend func(steps int) error) (bitset.Set,
 	return s.table().Below(concept, spend)
 }
 
-// Properties returns the properties that concepts may have.
+// Properties returns the declared properties of concepts.
 func (s *system) Properties() []codesystem.Property { return s.table().Properties() }
 
-// Values calls visit with the values of one property of a concept.
+// Values calls visit with the values of a property of a concept.
 func (s *system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
 	s.table().Values(c, property, visit)
 }
 
-// Definition returns a concept's definition, or nil.
+// Definition returns the definition of a concept, or nil.
 func (s *system) Definition(c codesystem.Concept) []byte { return s.table().Definition(c) }
 
-// Status returns why a concept is not simply active, or "".
+// Status returns the status of a concept other than active, or "".
 func (s *system) Status(c codesystem.Concept) string { return s.table().Status(c) }
 
 // AppendExtensions appends the extensions of a concept.
@@ -148,18 +148,18 @@ func (s *system) AppendExtensions(dst []codesystem.Extension, c codesystem.Conce
 	return s.table().AppendExtensions(dst, c)
 }
 
-// HasLanguage reports whether there are texts in a language, or one that is like it.
+// HasLanguage reports whether texts in a language or a similar one exist.
 func (s *system) HasLanguage(language string) bool { return s.table().HasLanguage(language) }
 
-// SearchIndex returns the index for a list of languages.
+// SearchIndex returns the search index for a list of languages.
 func (s *system) SearchIndex(languages string) *textindex.Index {
 	return s.table().SearchIndex(languages)
 }
 
-// SearchRank returns where a concept comes among others that match a filter equally well.
+// SearchRank returns the rank of a concept among equally good matches.
 func (s *system) SearchRank(concept uint32) uint32 { return s.table().SearchRank(concept) }
 
-// SearchWeight returns how much a concept is used.
+// SearchWeight returns the usage weight of a concept.
 func (s *system) SearchWeight(concept uint32) float64 { return s.table().SearchWeight(concept) }
 
 var (

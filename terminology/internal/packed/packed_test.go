@@ -47,7 +47,7 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// Nothing is read before it is asked for.
+// Data is not read before its first use.
 func TestNotReadAtOnce(t *testing.T) {
 	s := New([]byte("no zstd"))
 	codesystem.Of(s)

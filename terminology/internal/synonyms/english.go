@@ -1,18 +1,17 @@
-// Package synonyms holds built-in lists of what words of a filter also stand for, in the form that textindex.Synonyms
-// reads.
+// Package synonyms contains built-in lists of synonyms for search filters, in the format of textindex.Synonyms.
 package synonyms
 
 import _ "embed"
 
-// English is the list for English. It names its sources.
+// English is the English list, including references to its sources.
 var English = words + "\n" + concepts
 
-// words are abbreviations and words with what code systems say for them.
+// words maps abbreviations and common words to the words that code systems use.
 //
 //go:embed english.txt
 var words string
 
-// concepts are names of concepts that have other displays.
+// concepts contains alternative names of concepts.
 //
 //go:embed concepts.txt
 var concepts string

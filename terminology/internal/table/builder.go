@@ -14,28 +14,28 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 
-// Builder reads the concepts of a code system from JSON. It is reused for the next one, so that its arrays grow once;
-// Build copies what it has read into arrays of the exact size.
+// Builder reads the concepts of a code system from JSON. It is reused for several code systems, so that its arrays grow
+// only once; Build copies them to arrays of the exact size.
 type Builder struct {
 	read   source
-	nested uint32 // the concept that the next one is nested in
+	nested uint32 // parent of the next nested concept
 
-	// Size is the size of the source in bytes; 0 if the concepts will soon be gone again.
+	// Size is the size of the source in bytes; 0 for a short-lived table.
 	Size int64
 
-	// Memory holds the texts, if they are large, until Build takes them.
+	// Memory contains the texts, if large, until Build takes them.
 	Memory offheap.Memory
 
 	// Modifiers reads the modifier extensions of a concept.
 	Modifiers func(r *fhirjson.Reader) error
 }
 
-// largeText is from how many bytes of text on a code system is kept off the heap. Room for all of it is reserved at
-// once, by estimate.
+// largeText is the size of texts in bytes from which on a code system is stored off the heap. Its memory is reserved at
+// once by an estimate.
 const largeText = 4 << 20
 
-// reserve makes room for the rest of a large code system, estimated from how much of the source has been read. Unused
-// room is never touched, and so never resident.
+// reserve reserves memory for the rest of a large code system, extrapolated from the read part of the source. Unused
+// memory is never touched and so never resident.
 func (b *Builder) reserve(r *fhirjson.Reader) {
 	c := &b.read.concepts
 	if len(c.texts) < largeText || cap(c.texts)-len(c.texts) > 1<<16 || b.Size == 0 {
@@ -50,8 +50,8 @@ func (b *Builder) reserve(r *fhirjson.Reader) {
 	b.read.properties.rows, b.read.pairs = reserved(b.read.properties.rows, factor), reserved(b.read.pairs, factor)
 }
 
-// settle moves a large code system off the heap, and frees the memory needed to build it before the next one is read.
-// Collecting is cheap, as there are no pointers to follow.
+// settle moves a large code system off the heap and frees temporary memory before the next one is read. Collecting is
+// cheap because there are no pointers to follow.
 func (b *Builder) settle(t *Table) {
 	m, texts := new(offheap.Memory), b.read.concepts.texts
 	t.concepts.texts = slices.Clip(texts)
@@ -67,12 +67,12 @@ func (b *Builder) settle(t *Table) {
 	debug.FreeOSMemory()
 }
 
-// reserved returns a list with room for factor times its length.
+// reserved returns a list with capacity for factor times its length.
 func reserved[S ~[]T, T any](list S, factor float64) S {
 	return slices.Grow(list, room(len(list), factor))
 }
 
-// room is how much more than n to reserve.
+// room returns the additional capacity for n elements and a growth factor.
 func room(n int, factor float64) int { return max(1<<17, int(float64(n)*(factor-1))) }
 
 // Reset prepares the builder for the next code system.
@@ -81,10 +81,10 @@ func (b *Builder) Reset() {
 	b.nested = noParent
 }
 
-// PropertyDefinition reads one of CodeSystem.property.
+// PropertyDefinition reads an entry of CodeSystem.property.
 func (b *Builder) PropertyDefinition(r *fhirjson.Reader) error { return b.read.properties.define(r) }
 
-// Concept reads one of CodeSystem.concept with all concepts nested in it.
+// Concept reads an entry of CodeSystem.concept with its nested concepts.
 func (b *Builder) Concept(r *fhirjson.Reader) error {
 	b.reserve(r)
 	c := &b.read.concepts
@@ -129,7 +129,7 @@ func (b *Builder) conceptMember(r *fhirjson.Reader, concept uint32, name string)
 	}
 }
 
-// Build returns the concepts of a code system whose displays are in the given language.
+// Build returns the table of the concepts. language is the language of their displays.
 func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	read := &b.read
 	read.indexCodes()
@@ -149,7 +149,7 @@ func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	c.caseSensitive = caseSensitive
 	c.code, c.display, c.flags = slices.Clone(c.code), slices.Clone(c.display), slices.Clone(c.flags)
 	c.meaning, c.nestedIn = cloneUsed(c.meaning, 0), cloneUsed(c.nestedIn, noParent)
-	if len(c.texts) >= largeText && b.Size > 0 { // a request's own is soon gone again
+	if len(c.texts) >= largeText && b.Size > 0 { // a code system of a request is short-lived
 		b.settle(t)
 	} else {
 		c.texts = slices.Clone(c.texts)
@@ -157,7 +157,7 @@ func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	return t, nil
 }
 
-// cloneUsed copies a list, or returns nil if every item equals unused.
+// cloneUsed copies a list, or returns nil if all items equal unused.
 func cloneUsed[T ~uint32](list []T, unused T) []T {
 	if !slices.ContainsFunc(list, func(v T) bool { return v != unused }) {
 		return nil
@@ -165,15 +165,15 @@ func cloneUsed[T ~uint32](list []T, unused T) []T {
 	return slices.Clone(list)
 }
 
-// source is what was read of a code system.
+// source contains the unsorted content of a code system.
 type source struct {
 	concepts   concepts
 	reader     codesystem.ConceptReader
 	properties propertyRows
-	pairs      []pair // parent, child
+	pairs      []pair // parent and child
 }
 
-// reset drops what was read, but for memory. What a table shares begins anew.
+// reset clears the source but keeps its memory. Slices that a table shares are allocated again.
 func (s *source) reset() {
 	c := &s.concepts
 	s.concepts = concepts{
@@ -184,11 +184,11 @@ func (s *source) reset() {
 	s.pairs = s.pairs[:0]
 }
 
-// indexCodes builds the table of codes. A concept that is nested under each of its parents occurs several times:
-// repetitions are dropped, and what they say counts for the first occurrence.
+// indexCodes builds the index of codes. Some code systems repeat a concept under each of its parents: repetitions are
+// dropped, and their data is assigned to the first occurrence.
 func (s *source) indexCodes() {
 	s.concepts.index = newCodeIndex(s.concepts.len())
-	first := []uint32(nil) // the first occurrence of each concept, once one was dropped
+	first := []uint32(nil) // first occurrence of each concept, allocated when one is dropped
 	kept := uint32(0)
 	for concept := range uint32(s.concepts.len()) {
 		code := s.concepts.codeOf(concept)
@@ -222,7 +222,7 @@ func identity(n int) []uint32 {
 	return ids
 }
 
-// rename replaces the concepts in what was read about them.
+// rename replaces concept numbers in all data.
 func (s *source) rename(to []uint32) {
 	for i, p := range s.pairs {
 		s.pairs[i] = pair{from: to[p.from], to: to[p.to]}
@@ -245,7 +245,7 @@ func (s *source) rename(to []uint32) {
 	}
 }
 
-// relate adds the properties parent and child to the pairs. It ignores values that are no concept here.
+// relate adds pairs for the properties parent and child. It ignores values that are not concepts of the code system.
 func (s *source) relate() {
 	for i, p := range s.properties.list {
 		isParent, isChild := p.Is("parent"), p.Is("child")
@@ -286,7 +286,7 @@ func (s *source) flag() {
 	}
 }
 
-// flagsOf returns the flags that a property sets.
+// flagsOf returns the flags that a property value sets.
 func flagsOf(p codesystem.Property, value string) (flags codesystem.Flags) {
 	switch {
 	case p.Is("notSelectable") && value == "true":
@@ -305,7 +305,7 @@ func flagsOf(p codesystem.Property, value string) (flags codesystem.Flags) {
 	return 0
 }
 
-// propertyRow is a concept's property as it is read.
+// propertyRow is a property value of a concept.
 type propertyRow struct {
 	concept  uint32
 	property uint16
@@ -314,13 +314,13 @@ type propertyRow struct {
 	coding   codesystem.TextRef
 }
 
-// propertyRows are the properties of a code system, and those of its concepts in the order of the source.
+// propertyRows contains the properties of a code system, and their values in source order.
 type propertyRows struct {
 	list []codesystem.Property
 	rows []propertyRow
 }
 
-// define reads one of CodeSystem.property.
+// define reads an entry of CodeSystem.property.
 func (p *propertyRows) define(r *fhirjson.Reader) error {
 	var property codesystem.Property
 	err := r.Strings(fhirjson.String{Name: "code", Into: &property.Code}, fhirjson.String{Name: "uri", Into: &property.URI})
@@ -342,7 +342,7 @@ func (p *propertyRows) add(property codesystem.Property) error {
 	return nil
 }
 
-// read reads one of concept.property, whose texts it puts into an arena.
+// read reads an entry of concept.property and appends its texts to t.
 func (p *propertyRows) read(r *fhirjson.Reader, t *codesystem.Texts, concept uint32) error {
 	row, coded := propertyRow{concept: concept}, false
 	err := r.Object(func(name []byte) error {
@@ -371,8 +371,7 @@ func (p *propertyRows) read(r *fhirjson.Reader, t *codesystem.Texts, concept uin
 	return err
 }
 
-// text adds a property's value to the arena, unless it equals the previous one: siblings share a parent, and most
-// concepts their status.
+// text appends a property value unless it equals the previous one: siblings share a parent, and most concepts a status.
 func (p *propertyRows) text(t *codesystem.Texts, value []byte) codesystem.TextRef {
 	if last := len(p.rows) - 1; last >= 0 && bytes.Equal(t.At(p.rows[last].value), value) {
 		return p.rows[last].value
@@ -380,7 +379,7 @@ func (p *propertyRows) text(t *codesystem.Texts, value []byte) codesystem.TextRe
 	return t.Append(value)
 }
 
-// code finds or adds the property with the code that is next.
+// code reads a property code and returns its index, adding the property if necessary.
 func (p *propertyRows) code(r *fhirjson.Reader, index *uint16) error {
 	code, err := r.Text()
 	if err != nil {
@@ -396,7 +395,7 @@ func (p *propertyRows) code(r *fhirjson.Reader, index *uint16) error {
 	return p.add(codesystem.Property{Code: string(code)})
 }
 
-// readCoding reads a valueCoding: its code for filters, and all of it for answers.
+// readCoding reads a valueCoding: the code for filters, and the entire Coding for responses.
 func (row *propertyRow) readCoding(r *fhirjson.Reader, t *codesystem.Texts) error {
 	whole, err := r.CompactValue('{')
 	if err != nil {
@@ -412,7 +411,7 @@ func (row *propertyRow) readCoding(r *fhirjson.Reader, t *codesystem.Texts) erro
 	})
 }
 
-// sorted returns the properties in the order of the concepts.
+// sorted returns the property values in concept order.
 func (p *propertyRows) sorted(n int) propertyValues {
 	if len(p.rows) == 0 {
 		return propertyValues{}

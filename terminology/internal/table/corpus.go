@@ -13,12 +13,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// conceptCorpus makes the concepts of a code system searchable in a list of languages.
+// conceptCorpus is the search corpus of a code system for a list of languages.
 type conceptCorpus struct {
 	table     *Table
 	languages codesystem.Languages
-	language  string     // the best of these; "" for none
-	foreign   bitset.Set // the concepts that are shown in another; nil if there are none
+	language  string     // most preferred available language; "" for none
+	foreign   bitset.Set // concepts displayed in another language; nil for none
 }
 
 func newConceptCorpus(t *Table, l codesystem.Languages) *conceptCorpus {
@@ -39,7 +39,7 @@ func newConceptCorpus(t *Table, l codesystem.Languages) *conceptCorpus {
 	return c
 }
 
-// Len implements [textindex.Corpus], as do the methods below.
+// Len and the following methods implement [textindex.Corpus].
 func (c *conceptCorpus) Len() int               { return c.table.Len() }
 func (c *conceptCorpus) Code(doc uint32) []byte { return c.table.concepts.codeOf(doc) }
 func (c *conceptCorpus) Language() string       { return cmp.Or(c.language, c.table.language) }
@@ -73,10 +73,10 @@ func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte,
 	return dst, 0
 }
 
-// conceptTerms are the concepts of a code system, to be ranked by their own displays.
+// conceptTerms are the concepts of a code system, for ranking by their displays.
 type conceptTerms struct{ table *Table }
 
-// Len implements [textindex.Terms], as do the methods below.
+// Len and the following methods implement [textindex.Terms].
 func (t conceptTerms) Len() int                  { return t.table.Len() }
 func (t conceptTerms) Display(doc uint32) []byte { return t.table.concepts.displayOf(doc) }
 func (t conceptTerms) Abstract(doc uint32) bool {
@@ -94,13 +94,13 @@ func (t conceptTerms) Parent(doc uint32) (parent uint32, ok bool) {
 	return 0, false
 }
 
-// SearchRank returns where a concept comes among others that match a filter equally well; see [textindex.Ranks].
+// SearchRank returns the rank of a concept among equally good matches; see [textindex.Ranks].
 func (t *Table) SearchRank(concept uint32) uint32 {
 	t.indexes.once.Do(func() { t.indexes.ranks = textindex.Ranks(conceptTerms{t}) })
 	return t.indexes.ranks[concept]
 }
 
-// SearchIndex returns the index for a list of languages, built on first use.
+// SearchIndex returns the search index for a list of languages, built on first use.
 func (t *Table) SearchIndex(list string) *textindex.Index {
 	wanted := codesystem.ParseLanguages(list)
 	return t.indexes.get(wanted.Key(languages(t)), func() *textindex.Index {
@@ -108,7 +108,7 @@ func (t *Table) SearchIndex(list string) *textindex.Index {
 	})()
 }
 
-// searchIndexes are the indexes of a code system by [codesystem.Languages.Key], and the ranks of its concepts.
+// searchIndexes contains the search indexes by [codesystem.Languages.Key], and the ranks of the concepts.
 type searchIndexes struct {
 	once  sync.Once
 	ranks []uint32
@@ -117,11 +117,11 @@ type searchIndexes struct {
 	byLanguage map[string]func() *textindex.Index
 }
 
-// maxIndexes bounds the indexes of a code system, beside the one for no language.
+// maxIndexes is the maximum number of indexes of a code system, in addition to the one without language.
 const maxIndexes = 8
 
-// get returns a function that returns the index for a key, and builds it the first time. Requests for other keys do not
-// wait for it.
+// get returns a function that returns the index for a key and builds it on its first call. Requests for other keys do
+// not wait for it.
 func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *textindex.Index {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *t
 	return x
 }
 
-// Weigh says how much concepts are used, by their codes. It must be called before the table is searched.
+// Weigh sets the usage weights by code. It must be called before the first search.
 func (t *Table) Weigh(weights iter.Seq2[string, float64]) {
 	t.weights = make([]float64, t.Len())
 	for code, weight := range weights {
@@ -149,7 +149,7 @@ func (t *Table) Weigh(weights iter.Seq2[string, float64]) {
 	}
 }
 
-// WeighItems is [Table.Weigh] by the extension itemWeight of the concepts.
+// WeighItems is [Table.Weigh] with the extension itemWeight of the concepts.
 func (t *Table) WeighItems() {
 	for row, kind := range t.extensions.kind {
 		if kind != codesystem.ExtensionWeight {
@@ -162,7 +162,7 @@ func (t *Table) WeighItems() {
 	}
 }
 
-// ItemWeight reads the value of the extension itemWeight, a JSON member; 0 if it is not a positive number.
+// ItemWeight returns the value of the extension itemWeight, a JSON member, or 0 if it is not a positive number.
 func ItemWeight(member []byte) float64 {
 	weight, err := strconv.ParseFloat(fhirjson.ValueText(member), 64)
 	if err != nil || weight < 0 {
@@ -171,7 +171,7 @@ func ItemWeight(member []byte) float64 {
 	return weight
 }
 
-// SearchWeight returns how much a concept is used; 0 if that is unknown.
+// SearchWeight returns the usage weight of a concept; 0 if it is unknown.
 func (t *Table) SearchWeight(concept uint32) float64 {
 	if t.weights == nil {
 		return 0

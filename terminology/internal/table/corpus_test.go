@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// TestLanguageKey has which languages share an index.
+// TestLanguageKey checks which languages share an index.
 func TestLanguageKey(t *testing.T) {
 	cs := &Table{designations: designations{languages: []string{"", "de", "fr", "fr-CA"}}, language: "en"}
 	key := func(list string) string {
@@ -29,7 +29,7 @@ func TestLanguageKey(t *testing.T) {
 	}
 }
 
-// TestIndexesAreBounded asks in many languages.
+// TestIndexesAreBounded requests more languages than maxIndexes.
 func TestIndexesAreBounded(t *testing.T) {
 	var s searchIndexes
 	build := func() *textindex.Index { return textindex.New(&conceptCorpus{table: new(Table)}) }

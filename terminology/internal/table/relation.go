@@ -2,8 +2,7 @@ package table
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 
-// relation holds a list of concepts for each concept: list i is to[from[i]:from[i+1]]. An empty relation takes no
-// memory.
+// relation maps each concept to a list of concepts: list i is to[from[i]:from[i+1]]. An empty relation uses no memory.
 type relation struct {
 	from offsets
 	to   []uint32
@@ -14,7 +13,7 @@ func (r relation) related(concept uint32) []uint32 {
 	return r.to[from:to]
 }
 
-// offsets are the numbers of the first row of each concept, and of the end; nil if there are no rows.
+// offsets contains the first row of each concept, followed by the number of rows; nil without rows.
 type offsets []uint32
 
 func (o offsets) rows(concept uint32) (from, to uint32) {
@@ -26,13 +25,13 @@ func (o offsets) rows(concept uint32) (from, to uint32) {
 
 type pair struct{ from, to uint32 }
 
-// newRelation sorts pairs over n concepts by their first member, stably, and drops repetitions.
+// newRelation builds a relation of n concepts from pairs. It keeps the order of pairs per concept and drops duplicates.
 func newRelation(n int, pairs []pair) relation {
 	if len(pairs) == 0 {
 		return relation{}
 	}
 	from, to := sortByOwner(n, len(pairs), func(i int) (uint32, uint32) { return pairs[i].from, pairs[i].to })
-	owner := make([]uint32, n) // owner[c] is the last concept, plus one, in whose list c was seen
+	owner := make([]uint32, n) // owner[c] is the last concept, plus one, whose list contains c
 	kept := uint32(0)
 	for i := range uint32(n) {
 		list := to[from[i]:from[i+1]]
@@ -58,8 +57,8 @@ func inverse(pairs []pair) []pair {
 	return turned
 }
 
-// sortByOwner is a counting sort of rows by their owners, of which there are n: it returns the offsets by owner, and
-// the rows' values in that order.
+// sortByOwner is a stable counting sort of rows by their n owners. It returns the offsets by owner and the sorted
+// values.
 func sortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, values []uint32) {
 	from = make([]uint32, n+1)
 	for i := range rows {
@@ -80,8 +79,8 @@ func sortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, valu
 	return from, values
 }
 
-// closure returns the concepts that a relation reaches from start in one or more steps. It does not recurse, so neither
-// depth nor cycles do harm.
+// closure returns the concepts reachable from start in one or more steps. It is iterative, so that depth and cycles are
+// harmless.
 func (r relation) closure(n int, start uint32, spend func(n int) error) (bitset.Set, error) {
 	if err := spend(n / 64); err != nil {
 		return nil, err

@@ -1,10 +1,11 @@
-// Package table holds the concepts of a CodeSystem resource as flat arrays without pointers.
+// Package table stores the concepts of a CodeSystem resource in flat arrays without pointers.
 //
-//	CodeSystem.concept ──► Builder ──► Table
-//	   tokens               builder.go    table.go, with the hierarchy in relation.go
+// CodeSystem.concept ──► Builder ──► Table
 //
-// A search index is built for each list of languages asked for (corpus.go), with how much concepts
-// are used.
+//	tokens               builder.go    table.go, with the hierarchy in relation.go
+//
+// A search index is built for each requested list of languages (corpus.go), and includes
+// usage weights.
 package table
 
 import (
@@ -20,11 +21,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Table holds a code system's concepts in flat arrays, by number. The arrays hold no pointers, so that they cost the
-// garbage collector nothing and large ones can lie off the heap.
+// Table stores the concepts of a code system in flat arrays by concept number. The arrays have no pointers, so that the
+// garbage collector ignores them and large ones can be stored off the heap.
 type Table struct {
 	concepts     concepts
-	language     string // of the displays
+	language     string // language of the displays
 	designations designations
 	extensions   conceptExtensions
 
@@ -32,31 +33,31 @@ type Table struct {
 	properties        []codesystem.Property
 	values            propertyValues
 
-	weights []float64      // by concept: how much it is used; nil if that is unknown
-	indexes *searchIndexes // filled on demand
+	weights []float64      // by concept: usage weight; nil if unknown
+	indexes *searchIndexes // built on demand
 }
 
 // Len returns the number of concepts.
 func (t *Table) Len() int { return t.concepts.len() }
 
-// Locate finds a concept by its code.
+// Locate returns the concept with a code.
 func (t *Table) Locate(code []byte) (codesystem.Concept, bool) {
 	concept, ok := t.concepts.locate(code)
 	return codesystem.At(concept), ok
 }
 
-// Code returns a concept's code.
+// Code returns the code of a concept.
 func (t *Table) Code(c codesystem.Concept) []byte { return t.concepts.codeOf(c.Number) }
 
-// Concept returns a concept's code, display and flags.
+// Concept returns the code, display and flags of a concept.
 func (t *Table) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
 	return t.concepts.codeOf(c.Number), t.concepts.displayOf(c.Number), t.concepts.flags[c.Number]
 }
 
-// Definition returns a concept's definition, or nil.
+// Definition returns the definition of a concept, or nil.
 func (t *Table) Definition(c codesystem.Concept) []byte { return t.concepts.definitionOf(c.Number) }
 
-// AppendTexts appends the display and the designations of a concept.
+// AppendTexts appends the display and designations of a concept.
 func (t *Table) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
 	if display := t.concepts.displayOf(c.Number); len(display) > 0 {
 		dst = append(dst, codesystem.Text{Language: t.language, Use: codesystem.PreferredForLanguage, Value: display, Display: true})
@@ -75,7 +76,7 @@ func (t *Table) AppendExtensions(dst []codesystem.Extension, c codesystem.Concep
 	return dst
 }
 
-// Properties returns the properties that concepts may have.
+// Properties returns the declared properties of concepts.
 func (t *Table) Properties() []codesystem.Property { return t.properties }
 
 // AppendValues appends the values of all properties of a concept.
@@ -93,7 +94,7 @@ func (t *Table) AppendValues(dst []codesystem.Value, c codesystem.Concept) []cod
 	return dst
 }
 
-// Values calls visit with the values of one property of a concept until visit returns false.
+// Values calls visit with the values of a property of a concept until visit returns false.
 func (t *Table) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
 	for row, end := t.values.from.rows(c.Number); row < end; row++ {
 		if int(t.values.property[row]) == property && !visit(t.concepts.texts.At(t.values.value[row])) {
@@ -102,21 +103,21 @@ func (t *Table) Values(c codesystem.Concept, property int, visit func(text []byt
 	}
 }
 
-// Language returns the language of the displays; "" if it is unknown.
+// Language returns the language of the displays; "" if unknown.
 func (t *Table) Language() string { return t.language }
 
-// languages returns the languages of the texts; the first is that of the displays.
+// languages returns the languages of all texts, that of the displays first.
 func languages(t *Table) []string { return append([]string{t.language}, t.designations.languages...) }
 
-// HasLanguage reports whether there are texts in a language, or one that is like it.
+// HasLanguage reports whether texts in a language or a similar one exist.
 func (t *Table) HasLanguage(language string) bool {
 	return codesystem.HasLanguage(languages(t), language)
 }
 
-// Parents returns the concepts directly above one.
+// Parents returns the direct parents of a concept.
 func (t *Table) Parents(concept uint32) []uint32 { return t.parents.related(concept) }
 
-// Children returns the concepts directly below one.
+// Children returns the direct children of a concept.
 func (t *Table) Children(concept uint32) []uint32 { return t.children.related(concept) }
 
 // Above returns all ancestors of a concept.
@@ -129,7 +130,7 @@ func (t *Table) Below(concept uint32, spend func(steps int) error) (bitset.Set, 
 	return t.children.closure(t.Len(), concept, spend)
 }
 
-// moveArrays moves the arrays of a table to memory off the heap, but for the texts.
+// moveArrays moves the arrays of a table, except texts, off the heap.
 func moveArrays(t *Table, m *offheap.Memory) {
 	d, v := &t.designations, &t.values
 	offheap.Move(m, &t.concepts.code, &t.concepts.display, &t.concepts.meaning, &d.value, &d.extension, &v.value, &v.coding)
@@ -150,20 +151,20 @@ var (
 	_ codesystem.Search    = (*Table)(nil)
 )
 
-// noParent stands for no concept in concepts.nestedIn.
+// noParent marks top-level concepts in concepts.nestedIn.
 const noParent = ^uint32(0)
 
-// concepts holds, by number, what each concept is called and where it stands in the definition.
+// concepts contains the texts of each concept and its position in the definition, by number.
 type concepts struct {
 	caseSensitive bool
 
 	texts    codesystem.Texts
 	code     []codesystem.TextRef
-	display  []codesystem.TextRef // 0 if a concept has none
-	meaning  []codesystem.TextRef // concept.definition, 0 if a concept has none; nil if none has one
+	display  []codesystem.TextRef // 0 for concepts without display
+	meaning  []codesystem.TextRef // concept.definition, 0 for concepts without; nil if no concept has one
 	flags    []codesystem.Flags
 	index    codeIndex
-	nestedIn []uint32 // the concept that each is nested in, or noParent; nil if none is nested
+	nestedIn []uint32 // parent by nesting, or noParent; nil without nesting
 }
 
 // len returns the number of concepts.
@@ -171,10 +172,10 @@ func (c *concepts) len() int { return len(c.code) }
 
 func (c *concepts) codeOf(concept uint32) []byte { return c.texts.At(c.code[concept]) }
 
-// displayOf returns a concept's display, or nil.
+// displayOf returns the display of a concept, or nil.
 func (c *concepts) displayOf(concept uint32) []byte { return c.texts.At(c.display[concept]) }
 
-// definitionOf returns a concept's definition, or nil.
+// definitionOf returns the definition of a concept, or nil.
 func (c *concepts) definitionOf(concept uint32) []byte {
 	if c.meaning == nil {
 		return nil
@@ -182,7 +183,7 @@ func (c *concepts) definitionOf(concept uint32) []byte {
 	return c.texts.At(c.meaning[concept])
 }
 
-// locate finds a concept by its code: exactly, or in any case if the code system ignores it.
+// locate returns the concept with a code, ignoring case if the code system does.
 func (c *concepts) locate(code []byte) (concept uint32, ok bool) {
 	concept, ok = c.exact(code)
 	if ok || c.caseSensitive {
@@ -191,16 +192,16 @@ func (c *concepts) locate(code []byte) (concept uint32, ok bool) {
 	return c.index.find(code, func(other uint32) bool { return codesystem.EqualFold(c.codeOf(other), code) })
 }
 
-// exact finds a concept by its exact code.
+// exact returns the concept with exactly this code.
 func (c *concepts) exact(code []byte) (uint32, bool) {
 	return c.index.find(code, func(other uint32) bool { return bytes.Equal(c.codeOf(other), code) })
 }
 
-// codeIndex finds a concept by its code: an open hash table of concepts plus one. The hash is of the code in lower
-// case, so that one table serves code systems of either case sensitivity.
+// codeIndex is an open-addressing hash table of concept numbers plus one. It hashes codes in lower case, so that it
+// works for both kinds of case sensitivity.
 type codeIndex []uint32
 
-// find returns the concept with a code; equal compares it with a concept's.
+// find returns the concept with a code; equal compares the code with that of a concept.
 func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, bool) {
 	if len(x) == 0 {
 		return 0, false
@@ -214,7 +215,7 @@ func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, b
 	return 0, false
 }
 
-// insert adds a concept whose code is not yet in the table. There must be a free slot.
+// insert adds a concept whose code is not in the table. The table must have a free slot.
 func (x codeIndex) insert(code []byte, concept uint32) {
 	mask := uint32(len(x) - 1)
 	slot := hashFold(code) & mask
@@ -233,7 +234,7 @@ func newCodeIndex(n int) codeIndex {
 	return make(codeIndex, size)
 }
 
-// hashFold is FNV-1a over the code in lower case.
+// hashFold returns the FNV-1a hash of a code in lower case.
 func hashFold(code []byte) uint32 {
 	hash := uint32(2166136261)
 	for i := 0; i < len(code); {
@@ -247,20 +248,20 @@ func hashFold(code []byte) uint32 {
 	return hash
 }
 
-// designations holds the designations of all concepts, as rows: those of concept i are from[i] up to from[i+1]. from is
-// nil if there are none.
+// designations contains the designations of all concepts: those of concept i are the rows from[i] up to from[i+1]. from
+// is nil for none.
 type designations struct {
 	from      offsets
 	language  []uint16 // index in languages
 	use       []uint16 // index in uses
 	value     []codesystem.TextRef
-	extension []codesystem.TextRef // JSON arrays of extensions; nil if there are none
+	extension []codesystem.TextRef // JSON arrays of extensions; nil for none
 
-	languages []string         // 0 is none
-	uses      []codesystem.Use // 0 is none
+	languages []string         // index 0 means none
+	uses      []codesystem.Use // index 0 means none
 }
 
-// newDesignations sorts what was read by owner, of which there are n.
+// newDesignations sorts the rows of a reader by their n owners.
 func newDesignations(n int, read *codesystem.ConceptReader) designations {
 	rows := read.Designations
 	if len(rows) == 0 {
@@ -293,12 +294,12 @@ func (d *designations) text(row uint32, texts codesystem.Texts) codesystem.Text 
 	return text
 }
 
-// conceptExtensions holds the extensions that answers show, in the order of the concepts. Few concepts have any, so a
-// concept's rows are searched for.
+// conceptExtensions contains the extensions that responses include, in concept order. Few concepts have extensions, so
+// rows are found by binary search.
 type conceptExtensions struct {
 	owner []uint32
 	kind  []codesystem.ExtensionKind
-	value []codesystem.TextRef // value[x] as a JSON member, "valueString":"x"
+	value []codesystem.TextRef // value[x] as a JSON member: "valueString":"x"
 }
 
 func newConceptExtensions(rows []codesystem.ExtensionRow) conceptExtensions {
@@ -340,21 +341,21 @@ const (
 	valueDecimal
 )
 
-// valueMembers are the names of value[x], by kind.
+// valueMembers contains the names of value[x] by kind.
 var valueMembers = [...]string{
 	"valueCode", "valueCoding", "valueString", "valueInteger", "valueBoolean", "valueDateTime", "valueDecimal",
 }
 
-// propertyValues holds the properties of all concepts, as rows: those of concept i are from[i] up to from[i+1].
+// propertyValues contains the property values of all concepts: those of concept i are the rows from[i] up to from[i+1].
 type propertyValues struct {
 	from     offsets
 	property []uint16 // index in Table.properties
 	kind     []valueKind
-	value    []codesystem.TextRef // as text; of a Coding, its code
-	coding   []codesystem.TextRef // the JSON of a Coding, else 0; nil if there are none
+	value    []codesystem.TextRef // value as text; the code of a Coding
+	coding   []codesystem.TextRef // Coding as JSON, or 0; nil for none
 }
 
-// Status returns why a concept is not simply active, or "".
+// Status returns the status of a concept other than active, or "".
 func (t *Table) Status(c codesystem.Concept) string {
 	concept := c.Number
 	if status := statusProperty(t, concept); status != "" {
@@ -388,7 +389,7 @@ func statusProperty(t *Table, concept uint32) string {
 	return ""
 }
 
-// AppendConcepts appends the member concept, nested as in the definition.
+// AppendConcepts appends the JSON member concept, nested as in the definition.
 func (t *Table) AppendConcepts(dst []byte) []byte {
 	if t.Len() == 0 {
 		return dst

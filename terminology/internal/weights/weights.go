@@ -1,14 +1,14 @@
-// Package weights reads files that say how often codes are used: in orders, diagnoses, claims. Search shows codes that
-// are used often before others that match as well.
+// Package weights reads files with usage frequencies of codes, for example in orders, diagnoses or claims. Search ranks
+// frequent codes before other equally good matches.
 //
-// A file says what it is for, the url of a code system or of a value set, and then has a code and its count in each line:
+// A file begins with the URL of a code system or value set, followed by lines with a code and its count:
 //
-//	#! http://hl7.org/fhir/sid/icd-10-cm
-//	I10,48211
-//	E11.9,30102
+// #! http://hl7.org/fhir/sid/icd-10-cm
+// I10,48211
+// E11.9,30102
 //
-// CSV files as other software writes them (RFC 4180) do as well: with a header that names the columns, in any order; with
-// commas, semicolons or tabs. The code system may be in a column of its own. [Weights.Read] has the rules.
+// CSV files (RFC 4180) of other software are supported: with a header that names the columns in any order, separated by
+// commas, semicolons or tabs. A column may contain the code system. [Weights.Read] describes the rules.
 package weights
 
 import (
@@ -26,18 +26,18 @@ import (
 	"strings"
 )
 
-// maxCodes bounds the codes of all files.
+// maxCodes is the maximum number of codes in all files.
 const maxCodes = 2_000_000
 
 var errTooMany = fmt.Errorf("more than %d codes with weights in all", maxCodes)
 
-// Weights are tables by the url of what they are for. The zero value and nil hold none.
+// Weights contains tables by the URL of a code system or value set. The zero value and nil are empty.
 type Weights struct {
 	tables map[string]Table
 	rows   int
 }
 
-// Of returns the table for a code system or value set; nil if there is none.
+// Of returns the table for a code system or value set, or nil.
 func (w *Weights) Of(url string) Table {
 	if w == nil {
 		return nil
@@ -45,7 +45,7 @@ func (w *Weights) Of(url string) Table {
 	return w.tables[url]
 }
 
-// All yields the tables by their urls, in the order of these.
+// All yields the tables in the order of their URLs.
 func (w *Weights) All() iter.Seq2[string, Table] {
 	return func(yield func(string, Table) bool) {
 		if w == nil {
@@ -78,13 +78,13 @@ func (w *Weights) add(url, code string, weight float64) error {
 	return nil
 }
 
-// Table is the weights of the codes of a code system or value set.
+// Table contains the weights of the codes of a code system or value set.
 type Table map[string]float64
 
-// Weight returns the weight of a code; 0 if it has none.
+// Weight returns the weight of a code; 0 if it is unknown.
 func (t Table) Weight(code []byte) float64 { return t[string(code)] }
 
-// All yields the codes with their weights, in the order of the codes.
+// All yields the codes with their weights, sorted by code.
 func (t Table) All() iter.Seq2[string, float64] {
 	return func(yield func(string, float64) bool) {
 		for _, code := range slices.Sorted(maps.Keys(t)) {
@@ -95,7 +95,7 @@ func (t Table) All() iter.Seq2[string, float64] {
 	}
 }
 
-// maxLine bounds the bytes of a line.
+// maxLine is the maximum length of a line in bytes.
 const maxLine = 64 << 10
 
 var (
@@ -105,16 +105,16 @@ var (
 	errNoCode   = errors.New("no code")
 )
 
-// Read adds the counts of a file. Those of a code add up, also over several files.
+// Read adds the counts of a file. Counts of the same code are summed, also across files.
 //
-//   - A line "#! <url>" says which code system or value set what follows is for, in any version. Other lines that begin
+//   - A line "#! <url>" sets the code system or value set of the following lines, for all versions. Other lines that start
 //     with # are comments.
-//   - Every other line has a code and a count, with a comma, a semicolon or a tab between them; quoted as in RFC 4180 if
-//     need be. A count is a number that is not negative.
-//   - The first line, and the first after each "#!", may be a header that names the columns code and count in any case
-//     and order. Other columns are ignored, but where there was no "#!": there a column system has the code system.
+//   - All other lines have a code and a count, separated by a comma, semicolon or tab, and quoted as in RFC 4180 if
+//     necessary. A count is a nonnegative number.
+//   - The first line of the file and of each "#!" section may be a header with the columns code and count in any case
+//     and order. Other columns are ignored, except a column system, which contains the code system in a file without "#!".
 //
-// An error names the line.
+// Errors contain the line number.
 func (w *Weights) Read(ctx context.Context, r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
@@ -132,7 +132,7 @@ func (w *Weights) Read(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// file is a file that is read.
+// file is the state of reading a file.
 type file struct {
 	weights   *Weights
 	url       string
@@ -141,7 +141,7 @@ type file struct {
 	columns   *columns // nil without a header
 }
 
-// columns are the positions of columns; -1 for none.
+// columns contains the positions of columns; -1 means missing.
 type columns struct{ system, code, count int }
 
 func (f *file) line(line string) error {
@@ -168,7 +168,7 @@ func (f *file) line(line string) error {
 	return f.row(fields)
 }
 
-// begin begins the part for a code system or value set.
+// begin starts the section of a code system or value set.
 func (f *file) begin(url string) error {
 	if !strings.Contains(url, ":") || strings.ContainsAny(url, "| \t") {
 		return fmt.Errorf("%q is not the url of a code system or value set, without a version", url)
@@ -177,7 +177,7 @@ func (f *file) begin(url string) error {
 	return nil
 }
 
-// separatorOf returns what is between the columns of a line: no header and no code has a tab, few have a semicolon.
+// separatorOf returns the column separator of a line. Tabs never occur in headers and codes, and semicolons rarely.
 func separatorOf(line string) string {
 	for _, separator := range []string{"\t", ";"} {
 		if strings.Contains(line, separator) {
@@ -195,12 +195,12 @@ func (f *file) cut(line string) ([]string, error) {
 	r.Comma = rune(f.separator[0])
 	fields, err := r.Read()
 	if broken, ok := errors.AsType[*csv.ParseError](err); ok {
-		err = broken.Err // its line is always 1
+		err = broken.Err // its line number is always 1
 	}
 	return fields, err
 }
 
-// header returns the columns that a header names, or nil if this is none.
+// header returns the columns of a header, or nil if the line is not a header.
 func header(fields []string) *columns {
 	at := func(name string) int {
 		return slices.IndexFunc(fields, func(field string) bool { return strings.EqualFold(strings.TrimSpace(field), name) })

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// read reads a file.
+// read reads files.
 func read(t *testing.T, files ...string) (*Weights, error) {
 	t.Helper()
 	w := new(Weights)
@@ -20,7 +20,7 @@ func read(t *testing.T, files ...string) (*Weights, error) {
 	return w, nil
 }
 
-// String lists all weights, for a test.
+// String formats all weights for failure messages.
 func (w *Weights) String() string {
 	var list []string
 	for url, table := range w.All() {
@@ -93,7 +93,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestReadEnds has a reader that stops with its context.
+// TestReadEnds checks that cancellation stops reading.
 func TestReadEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -111,7 +111,7 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestNone has no weights.
+// TestNone checks nil and empty weights.
 func TestNone(t *testing.T) {
 	t.Parallel()
 	var none *Weights
