@@ -10,31 +10,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
-// ConceptReader reads what concepts of code systems and value sets share: designations and extensions. It puts text
-// into an arena, and languages and uses into tables.
+// ConceptReader reads designations and extensions of concepts in code systems and value sets. It stores texts in an
+// arena, and languages and uses in tables.
 type ConceptReader struct {
-	// Languages are those of designations; the first is empty.
+	// Languages are the languages of designations; the first is empty.
 	Languages []string
 
-	// Uses are those of designations; the first is empty.
+	// Uses are the uses of designations; the first is empty.
 	Uses []Use
 
-	// Designations are the designations read, in the order of the source.
+	// Designations are the read designations in source order.
 	Designations []DesignationRow
 
-	// Extensions are the extensions read, in the order of the source.
+	// Extensions are the read extensions in source order.
 	Extensions []ExtensionRow
 
 	scratch []byte
 }
 
-// Reset prepares the reader for the next resource. What was read owns the tables, so new ones begin.
+// Reset prepares the reader for the next resource. The previous resource keeps the old tables.
 func (c *ConceptReader) Reset() {
 	c.Languages, c.Uses = make([]string, 1), make([]Use, 1)
 	c.Designations, c.Extensions = c.Designations[:0], c.Extensions[:0]
 }
 
-// Designation reads one of concept.designation. One without a value, or with an empty one, is skipped.
+// Designation reads an entry of concept.designation. It skips designations with a missing or empty value.
 func (c *ConceptReader) Designation(r *fhirjson.Reader, t *Texts, owner uint32) error {
 	row := DesignationRow{Owner: owner}
 	err := r.Object(func(name []byte) error {
@@ -59,7 +59,7 @@ func (c *ConceptReader) Designation(r *fhirjson.Reader, t *Texts, owner uint32) 
 	return err
 }
 
-// language returns the index of a language. There are few, and it is mostly the last one.
+// language returns the index of a language. Resources have few languages, and usually repeat the last one.
 func (c *ConceptReader) language(tag []byte) uint16 {
 	for i, v := range slices.Backward(c.Languages) {
 		if v == string(tag) {
@@ -67,7 +67,7 @@ func (c *ConceptReader) language(tag []byte) uint16 {
 		}
 	}
 	if len(c.Languages) > 1<<15 {
-		return 0 // no such resource exists; without a language, the designation is at least shown
+		return 0 // not expected in practice; without a language, the designation is still displayed
 	}
 	c.Languages = append(c.Languages, string(tag))
 	return uint16(len(c.Languages) - 1)
@@ -93,7 +93,7 @@ func (c *ConceptReader) use(r *fhirjson.Reader, index *uint16) error {
 	return err
 }
 
-// designationExtensions keeps the known extensions of a designation as JSON.
+// designationExtensions stores the supported extensions of a designation as JSON.
 func (c *ConceptReader) designationExtensions(r *fhirjson.Reader, t *Texts, ref *TextRef) error {
 	c.scratch = append(c.scratch[:0], '[')
 	err := c.each(r, func(kind ExtensionKind, extension, _ []byte) error {
@@ -119,7 +119,7 @@ func (c *ConceptReader) Extension(r *fhirjson.Reader, t *Texts, owner uint32) er
 	})
 }
 
-// each calls known with each known extension of an array: all of it, and its value[x] as a member.
+// each calls known with each supported extension of an array: the entire extension, and its value[x] as a member.
 func (c *ConceptReader) each(r *fhirjson.Reader, known func(kind ExtensionKind, extension, value []byte) error) error {
 	return r.Array(func() error {
 		whole, err := r.CompactValue('{')
@@ -134,8 +134,8 @@ func (c *ConceptReader) each(r *fhirjson.Reader, known func(kind ExtensionKind, 
 	})
 }
 
-// parseExtension returns the kind of an extension, or 0, and its value[x] as a JSON member; for codesystem-alternate,
-// which has none, the extensions in it.
+// parseExtension returns the kind of an extension, or 0, and its value[x] as a JSON member. For codesystem-alternate,
+// which has no value, it returns the nested extensions.
 func parseExtension(extension jsontext.Value) (kind ExtensionKind, value []byte, err error) {
 	var parts []byte
 	inner := fhirjson.ReaderOf(extension)
@@ -173,7 +173,7 @@ type Use struct {
 	System, Code, Display string
 }
 
-// DesignationRow is a designation as it is read.
+// DesignationRow is an unsorted designation.
 type DesignationRow struct {
 	// Owner is the number of the concept.
 	Owner uint32
@@ -181,35 +181,35 @@ type DesignationRow struct {
 	// Language and Use are indexes in [ConceptReader.Languages] and [ConceptReader.Uses].
 	Language, Use uint16
 
-	// Value is the designation, and Extension its extensions as a JSON array, or 0.
+	// Value is the text of the designation. Extension is a JSON array of its extensions, or 0.
 	Value, Extension TextRef
 }
 
-// ExtensionRow is an extension as it is read.
+// ExtensionRow is an unsorted extension.
 type ExtensionRow struct {
 	// Owner is the number of the concept.
 	Owner uint32
 
-	// Kind says which extension it is.
+	// Kind identifies the extension.
 	Kind ExtensionKind
 
-	// Value is its value[x] as a JSON member; see [Extension].
+	// Value is value[x] as a JSON member; see [Extension].
 	Value TextRef
 }
 
 // Extension is an extension of a concept.
 type Extension struct {
-	// Kind says which extension it is.
+	// Kind identifies the extension.
 	Kind ExtensionKind
 
-	// Value is its value[x] as a JSON member, "valueString":"x"; of ExtensionAlternate, the extensions in it.
+	// Value is value[x] as a JSON member ("valueString":"x"), or the nested extensions of an ExtensionAlternate.
 	Value []byte
 }
 
-// ExtensionKind is an extension that answers use or repeat.
+// ExtensionKind identifies an extension that operations use or return.
 type ExtensionKind uint8
 
-// The kinds of extensions, named as in their urls.
+// Extensions, named as in their URLs.
 const (
 	ExtensionAlternate ExtensionKind = iota + 1
 	ExtensionOrder
@@ -224,8 +224,8 @@ const (
 	ExtensionReplacedBy
 )
 
-// extensionURLs are the extensions by url below [fhirjson.ExtensionBase]. Order and label have one url in code systems
-// and another in value sets, with the same meaning.
+// extensionURLs maps URLs below [fhirjson.ExtensionBase] to extensions. Order and label have different URLs in code
+// systems and value sets, but the same meaning.
 var extensionURLs = map[string]ExtensionKind{
 	"codesystem-alternate":                 ExtensionAlternate,
 	"codesystem-conceptOrder":              ExtensionOrder,

@@ -1,13 +1,15 @@
-// Package codesystem says what the concepts of a code system are to the operations of a terminology service, however a
-// source keeps them. The package knows neither value sets nor requests.
+// Package codesystem defines how terminology operations access the concepts of a code system, however they are
+// stored. It is independent of value sets and requests.
 //
-//	system.go         System, the six methods that a source must have, the optional interfaces, and Concepts: a System with
-//	                    those that it has
-//	source.go         a Source, and the list of them
-//	text.go           displays and designations; languages.go: which of them to show
-//	conceptreader.go  what concepts of code systems and value sets have in common as JSON
+// system.go         System with its six required methods, the optional interfaces, and Concepts: a System with
 //
-// Each source is a package below this one. The concepts of a CodeSystem resource are in terminology/internal/table. Package bcp47 shows
-// what another needs: a System, more interfaces if it can do more, and a [Source], which package definitions lists. One that
-// is a [List] can be expanded and searched, by reading all its displays unless it is a [Search] too.
+//	its optional interfaces
+//
+// source.go         Source, and the registered sources
+// text.go           displays and designations; languages.go: selection by language
+// conceptreader.go  JSON of concepts, common to code systems and value sets
+//
+// Each source is a package below this one. terminology/internal/table has the concepts of CodeSystem resources. Package bcp47
+// shows the parts of a source: a System, optional interfaces, and a registered [Source]. A System that
+// is a [List] can be expanded and searched. Search reads all displays unless it is also a [Search].
 package codesystem

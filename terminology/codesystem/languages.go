@@ -8,26 +8,26 @@ import (
 )
 
 type languageRange struct {
-	tag    string // in lower case; * means any language
+	tag    string // lower case; * matches any language
 	weight float64
 }
 
-// Languages is what displayLanguage or Accept-Language asks for (RFC 9110 §12.5.4): ranges, the most preferred first.
-// Unless the wildcard is refused, any language is better than none.
+// Languages contains the parsed displayLanguage or Accept-Language (RFC 9110 §12.5.4): language ranges, the most
+// preferred first. Other languages are acceptable as a fallback unless Only is set.
 type Languages struct {
 	ranges []languageRange
 
-	// Only says that no other languages will do: the wildcard has weight 0.
+	// Only excludes other languages: the wildcard has weight 0.
 	Only bool
 }
 
-// Bounds on the languages considered and on the list: a header may be a megabyte long.
+// Limits on the number of languages and the length of the list, because a header may be a megabyte long.
 const (
 	maxLanguageRanges = 20
 	maxLanguageList   = 8 << 10
 )
 
-// ParseLanguages reads a list of languages with weights. It ignores what it does not understand.
+// ParseLanguages parses a weighted list of languages. It ignores invalid items.
 func ParseLanguages(list string) Languages {
 	var l Languages
 	if len(list) > maxLanguageList {
@@ -56,10 +56,10 @@ func ParseLanguages(list string) Languages {
 	return l
 }
 
-// None reports whether no language is preferred.
+// None reports whether no language is requested.
 func (l *Languages) None() bool { return len(l.ranges) == 0 && !l.Only }
 
-// First returns the most preferred language; "" if there is none.
+// First returns the most preferred language, or "".
 func (l *Languages) First() string {
 	if len(l.ranges) == 0 || l.ranges[0].tag == "*" {
 		return ""
@@ -67,15 +67,15 @@ func (l *Languages) First() string {
 	return l.ranges[0].tag
 }
 
-// How like a language is to the one asked for.
+// Degrees of similarity between a language and a requested one.
 const (
 	languageDiffers  = iota
-	languageBroader  // de for de-CH (RFC 4647 §3.4)
-	languageNarrower // de-CH for de
+	languageBroader  // de for the requested de-CH (RFC 4647 §3.4)
+	languageNarrower // de-CH for the requested de
 	languageSame
 )
 
-// likeness says how well a language fits a range other than the wildcard.
+// likeness returns the similarity between a language and a range other than the wildcard.
 func likeness(tag, wanted string) int {
 	tag = strings.ToLower(tag)
 	switch {
@@ -91,7 +91,7 @@ func likeness(tag, wanted string) int {
 	return languageDiffers
 }
 
-// List returns the languages as [ParseLanguages] reads them, the most preferred first; "" for none.
+// List returns the languages in the format of [ParseLanguages], the most preferred first; "" for none.
 func (l *Languages) List() string {
 	var list []string
 	for _, r := range l.ranges {
@@ -103,7 +103,7 @@ func (l *Languages) List() string {
 	return strings.Join(list, ",")
 }
 
-// DisplayOf returns the display to show among the texts of a concept, or nil.
+// DisplayOf returns the preferred display among the texts of a concept, or nil.
 func (l *Languages) DisplayOf(texts []Text) []byte {
 	if i := l.Preferred(texts); i >= 0 {
 		return texts[i].Value
@@ -111,7 +111,7 @@ func (l *Languages) DisplayOf(texts []Text) []byte {
 	return nil
 }
 
-// Preferred returns the index of the text to use as the display, or -1.
+// Preferred returns the index of the preferred display, or -1.
 func (l *Languages) Preferred(texts []Text) int {
 	for _, r := range l.ranges {
 		if r.tag == "*" {
@@ -135,7 +135,7 @@ func (l *Languages) Preferred(texts []Text) int {
 	return FirstDisplay(texts)
 }
 
-// PreferredOrFirst is Preferred, but returns the default display rather than none.
+// PreferredOrFirst is Preferred with the first display as the default.
 func (l *Languages) PreferredOrFirst(texts []Text) int {
 	if i := l.Preferred(texts); i >= 0 {
 		return i
@@ -143,9 +143,9 @@ func (l *Languages) PreferredOrFirst(texts []Text) int {
 	return FirstDisplay(texts)
 }
 
-// AppendSearched appends the texts by which a concept is found: its displays, and its designations in one of the
-// languages, in none, or, if no language is asked for, in any. Those that are foreign to a language, and to that of the
-// display which is shown, come last; it returns how many these are.
+// AppendSearched appends the searchable texts of a concept: displays, and designations in any of the languages, without
+// a language, or, if no language is requested, in all languages. The last foreign texts are in another language than
+// both language and the chosen display.
 func (l *Languages) AppendSearched(dst [][]byte, texts []Text, language string) (searched [][]byte, foreign int) {
 	rest := make([]*Text, 0, 8)
 	for i := range texts {
@@ -167,7 +167,7 @@ func (l *Languages) AppendSearched(dst [][]byte, texts []Text, language string) 
 	return appendForeign(dst, rest, shown)
 }
 
-// appendForeign appends texts that are foreign to a language, those in that of the display which is shown before others.
+// appendForeign appends foreign texts. Texts in the language of the display come first and are not counted.
 func appendForeign(dst [][]byte, rest []*Text, shown string) (searched [][]byte, foreign int) {
 	for _, t := range rest {
 		if likeness(t.Language, shown) != languageDiffers {
@@ -183,25 +183,25 @@ func appendForeign(dst [][]byte, rest []*Text, shown string) (searched [][]byte,
 	return dst, len(dst) - from
 }
 
-// isSearched reports whether a concept is found by a text.
+// isSearched reports whether a text is searchable.
 func (l *Languages) isSearched(t *Text) bool {
 	return t.Display || t.Language == "" || l.mean(t.Language)
 }
 
-// Foreign reports whether a text is known to be in another language than one that [Languages.Best] returned. What a value
-// set itself has in any language that is asked for is not.
+// Foreign reports whether a text is in another known language than one returned by [Languages.Best]. Texts of the value
+// set itself are not foreign in any requested language.
 func (l *Languages) Foreign(t *Text, language string) bool {
 	return language != "" && t.Language != "" && likeness(t.Language, language) == languageDiffers && !(t.Own && l.mean(t.Language))
 }
 
-// MayBeForeign reports whether what is shown of a code system may be foreign to a language that [Languages.Best] returned:
-// not if its displays are in that language.
+// MayBeForeign reports whether displays of a code system may be foreign to a language returned by [Languages.Best].
+// Displays in that language are not.
 func MayBeForeign(s System, language string) bool {
 	return language != "" && likeness(s.Language(), language) == languageDiffers
 }
 
-// Best returns the most preferred language that one of some code systems has; "" if none has one, or before it any
-// language will do.
+// Best returns the most preferred language that any of the code systems has. It returns "" if there is none, or if a
+// wildcard is preferred.
 func (l *Languages) Best(systems ...Dialects) string {
 	for _, r := range l.ranges {
 		if r.tag == "*" {
@@ -214,8 +214,8 @@ func (l *Languages) Best(systems ...Dialects) string {
 	return ""
 }
 
-// Key identifies what a list of languages means where there are texts in some languages: which of these each is like, and
-// which the most. If there is only de, then de, de-CH, de-AT, and fr before de all mean the same.
+// Key returns a key for the effect of the list on texts in the languages has: the similarity to each of them, in order
+// of preference. If only de exists, then de, de-CH, de-AT, and fr before de have the same key.
 func (l *Languages) Key(has []string) string {
 	if l.None() {
 		return ""
@@ -235,12 +235,12 @@ func (l *Languages) Key(has []string) string {
 	return string(append(key, '-'))
 }
 
-// HasLanguage reports whether one of some languages is like another.
+// HasLanguage reports whether any of the languages is similar to language.
 func HasLanguage(has []string, language string) bool {
 	return slices.ContainsFunc(has, func(tag string) bool { return likeness(tag, language) > languageDiffers })
 }
 
-// rangeKey is Key for one language.
+// rangeKey is [Languages.Key] for one language.
 func rangeKey(has []string, language string) []byte {
 	key := make([]byte, len(has))
 	var found [languageSame + 1]bool
@@ -259,10 +259,10 @@ func rangeKey(has []string, language string) []byte {
 	return key
 }
 
-// Cover reports whether a language is acceptable: if it is among those asked for, or none is.
+// Cover reports whether a language is acceptable: it is requested, or no language is.
 func (l *Languages) Cover(tag string) bool { return len(l.ranges) == 0 || l.mean(tag) }
 
-// mean reports whether a language is like one of those asked for.
+// mean reports whether a language is similar to any requested one.
 func (l *Languages) mean(tag string) bool {
 	return l.None() || slices.ContainsFunc(l.ranges, func(r languageRange) bool {
 		return r.tag == "*" || likeness(tag, r.tag) > languageDiffers

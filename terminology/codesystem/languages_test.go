@@ -28,7 +28,7 @@ func TestLanguageRanges(t *testing.T) {
 	}
 }
 
-// TestLongLanguages gives a list of languages that is longer than any that is meant: its end is not looked at.
+// TestLongLanguages checks that the end of an overlong list is ignored.
 func TestLongLanguages(t *testing.T) {
 	if l := ParseLanguages(strings.Repeat("a;q=0,", 2000) + "de"); len(l.ranges) != 0 {
 		t.Errorf("got %v", l.ranges)

@@ -5,86 +5,86 @@ import (
 	"slices"
 )
 
-// Source is a code system that the program knows itself: a grammar, or a table that is read on first use. A package below
-// this one has one, and registers it with [Register].
+// Source is a built-in code system: a grammar, or a table that is read on first use. Each package below this one
+// registers its sources with [Register].
 type Source struct {
-	// URL identifies the code system, and Name is for people.
+	// URL identifies the code system; Name is its name for users.
 	URL, Name string
 
 	// Version is empty if the code system has none.
 	Version string
 
-	// CaseSensitive says that codes that differ by case are different.
+	// CaseSensitive is CodeSystem.caseSensitive.
 	CaseSensitive bool
 
-	// Copyright is the notice that the licence of the data wants.
+	// Copyright is the notice that the license of the data requires.
 	Copyright string
 
-	// Common is, of a grammar, the canonical of the value set of codes in common use. An expansion of all its codes, or of
-	// those that filters choose, is made of these and says that there are more. Without it, there is no such expansion. Of a
-	// [List] that takes more codes than it lists, it is where these are from.
+	// Common is the canonical of a grammar's value set of common codes. An expansion of all codes or of a filter contains
+	// only common codes, and is marked as incomplete. Without Common, such an expansion is an error. For a [List] that
+	// also accepts unlisted codes, it is the origin of the listed codes.
 	Common string
 
-	// ByValue is the property whose filter chooses the codes of valueSet/[value], a value set that Members' valueSet implies
-	// too; empty if it does not.
+	// ByValue is the property whose filter selects the codes of the value set valueSet/[value], where valueSet is a member
+	// of Members. Default: none.
 	ByValue string
 
-	// ReasonIssue says that $validate-code has an issue of its own for why a code is invalid. HL7's test suite demands it of
-	// units, and forbids it of languages.
+	// ReasonIssue makes $validate-code report the reason for an invalid code as a separate issue. HL7's test suite
+	// requires it for units and prohibits it for languages.
 	ReasonIssue bool
 
-	// ValueSets are ValueSet resources that are used with the code system, such as Common, one after the other as JSON, compressed
-	// by zstd. They are read at start, before the definitions that replace them.
+	// ValueSets are related ValueSet resources, such as Common, as concatenated JSON compressed with zstd. They are read
+	// during startup, before the definitions that may replace them.
 	ValueSets []byte
 
-	// Content is CodeSystem.content if it is not complete: fragment; or [StandIn].
+	// Content is CodeSystem.content or [StandIn]. Default: complete.
 	Content string
 
-	// Edition is, of a [StandIn], a version beside its own that it answers for: that by which the latest of an edition is
-	// asked for. Default: none.
+	// Edition is another version that a [StandIn] responds to, normally the one without date of its edition. Default:
+	// none.
 	Edition string
 
-	// Members are other members of the CodeSystem but concept, as a JSON object: title, publisher, valueSet,
-	// hierarchyMeaning, property and so on. They are read at start.
+	// Members are other members of the CodeSystem except concept, as a JSON object: title, publisher, valueSet,
+	// hierarchyMeaning, property and so on. They are read during startup.
 	Members string
 
-	// System is its concepts.
+	// System contains the concepts.
 	System System
 }
 
-// StandIn is the content of a fragment without the hierarchy and most of the names. It says what a code is where nobody
-// knows more, and not which codes there are.
+// StandIn is the content of a fragment without hierarchy and most names. It identifies single codes if no more complete
+// version is loaded, but cannot list codes.
 const StandIn = "stand-in"
 
 var registered []Source
 
-// Register adds code systems that libraries with the built-in definitions know. Packages call it from init, so that a
-// program has the code systems whose packages it imports.
+// Register adds built-in code systems. Packages call it in init, so that a program has the code systems of the packages
+// that it imports.
 func Register(sources ...Source) { registered = append(registered, sources...) }
 
-// Registered returns the registered code systems, in the order of their registration.
+// Registered returns the registered code systems in registration order.
 func Registered() []Source { return slices.Clone(registered) }
 
-// FileFormat is a format in which the codes of a code system are published, such as the order files of ICD-10-CM. The command
-// fhir-convert converts a file of it to a CodeSystem resource.
+// FileFormat is a file format of published codes, such as the order files of ICD-10-CM. The command fhir-convert
+// converts such files to CodeSystem resources.
 type FileFormat struct {
-	// Name is the name of the format, as in icd10cm.
+	// Name is the name of the format, such as icd10cm.
 	Name string
 
-	// Publisher publishes the files, such as the CMS.
+	// Publisher is the publisher of the files, such as the CMS.
 	Publisher string
 
-	// File is a short description of the input file, and Help explains where to get it.
+	// File is a short description of the input file. Help explains where to get it.
 	File, Help string
 
-	// Convert writes the CodeSystem of a file, of a version such as 2026, as JSON.
+	// Convert writes a file as a CodeSystem in JSON with a version such as 2026.
 	Convert func(out io.Writer, file io.Reader, version string) error
 }
 
 var formats []FileFormat
 
-// RegisterFormats adds formats. Packages call it from init.
+// RegisterFormats adds formats. Packages call it in init.
 func RegisterFormats(list ...FileFormat) { formats = append(formats, list...) }
 
-// FileFormats returns the registered formats, in the order of their registration.
+// FileFormats returns the registered formats in registration order.
 func FileFormats() []FileFormat { return slices.Clone(formats) }

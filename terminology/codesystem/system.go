@@ -9,32 +9,32 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Concept identifies a concept of a [System]: by its number if the system is a [List], else by its code. A List that takes
-// more codes than it lists identifies those by their code too.
+// Concept identifies a concept of a [System]: by number if the system is a [List], otherwise by code. A List that also
+// accepts unlisted codes identifies those by code.
 type Concept struct {
-	// Number counts from 0 in the order of the definition, parents before children. It means nothing outside.
+	// Number counts from 0 in definition order, parents before children. It is only meaningful within its System.
 	Number uint32
 
-	// Code is as [System.Locate] returned it.
+	// Code is the code that [System.Locate] returned.
 	Code []byte
 }
 
 // At returns the concept of a [List] with a number.
 func At(number uint32) Concept { return Concept{Number: number} }
 
-// System is the concepts of a code system. What else it can do are the optional interfaces below, which [Of] finds. A
-// System is safe for concurrent use, and the bytes and lists it returns must not be changed.
+// System provides the concepts of a code system. It may implement the optional interfaces below, which [Of] detects. A
+// System is safe for concurrent use. Callers must not modify the returned bytes and lists.
 type System interface {
-	// Locate finds a concept by its code: exactly, or in any case if the code system ignores it.
+	// Locate returns the concept with a code, ignoring case if the code system does.
 	Locate(code []byte) (c Concept, ok bool)
 
-	// Code returns a concept's code.
+	// Code returns the code of a concept.
 	Code(c Concept) []byte
 
-	// Concept returns a concept's code, display, which may be nil, and flags at once.
+	// Concept returns the code, display (may be nil) and flags of a concept.
 	Concept(c Concept) (code, display []byte, flags Flags)
 
-	// AppendTexts appends the display and the designations of a concept.
+	// AppendTexts appends the display and designations of a concept.
 	AppendTexts(dst []Text, c Concept) []Text
 
 	// AppendValues appends the values of all properties of a concept.
@@ -44,47 +44,47 @@ type System interface {
 	Language() string
 }
 
-// List is a [System] that numbers its concepts, so that they can be listed.
+// List is a [System] with numbered concepts, which can be listed.
 type List interface {
 	// Len returns the number of concepts.
 	Len() int
 
-	// AppendConcepts appends the member concept of the CodeSystem, with a comma before it; nothing if there are no concepts.
+	// AppendConcepts appends the JSON member concept with a leading comma, or nothing without concepts.
 	AppendConcepts(dst []byte) []byte
 }
 
-// Hierarchy is a [List] whose concepts are above or below others.
+// Hierarchy is a [List] with a hierarchy of concepts.
 //
-// spend pays for steps of some fifty nanoseconds; a method fails if it does.
+// spend charges steps of about fifty nanoseconds; methods return its error.
 type Hierarchy interface {
-	// Parents returns the concepts directly above one.
+	// Parents returns the direct parents of a concept.
 	Parents(concept uint32) []uint32
 
-	// Children returns the concepts directly below one.
+	// Children returns the direct children of a concept.
 	Children(concept uint32) []uint32
 
-	// Above returns all ancestors of a concept, itself among them only if the hierarchy has a cycle.
+	// Above returns all ancestors of a concept. In a cyclic hierarchy, they may include the concept.
 	Above(concept uint32, spend func(steps int) error) (bitset.Set, error)
 
-	// Below returns all descendants of a concept, itself among them only if the hierarchy has a cycle.
+	// Below returns all descendants of a concept. In a cyclic hierarchy, they may include the concept.
 	Below(concept uint32, spend func(steps int) error) (bitset.Set, error)
 }
 
-// Filters is a [System] whose concepts have properties that filters can name.
+// Filters is a [System] whose concepts have properties for filters.
 type Filters interface {
-	// Properties returns the properties that concepts may have.
+	// Properties returns the declared properties of concepts.
 	Properties() []Property
 
-	// Values calls visit with the values of one of Properties, as text, until visit returns false.
+	// Values calls visit with the values of the property with an index in Properties, as text, until visit returns false.
 	Values(c Concept, property int, visit func(text []byte) bool)
 }
 
-// Notes is a [System] that says more of concepts than their names and properties.
+// Notes is a [System] with definitions, statuses and extensions of concepts.
 type Notes interface {
-	// Definition returns a concept's definition, or nil.
+	// Definition returns the definition of a concept, or nil.
 	Definition(c Concept) []byte
 
-	// Status returns why a concept is not simply active, or "".
+	// Status returns the status of a concept other than active, or "".
 	Status(c Concept) string
 
 	// AppendExtensions appends the extensions of a concept.
@@ -93,74 +93,73 @@ type Notes interface {
 
 // Dialects is a [System] with texts in several languages.
 type Dialects interface {
-	// HasLanguage reports whether there are texts in a language, or one that is like it.
+	// HasLanguage reports whether texts in a language or a similar one exist.
 	HasLanguage(language string) bool
 }
 
-// Search is a [List] that can be searched by text.
+// Search is a [List] with a search index.
 type Search interface {
-	// SearchIndex returns the index that finds concepts by their texts in a list of languages, as [ParseLanguages] reads
-	// it, or in the code system's own if it is empty.
+	// SearchIndex returns the index of concept texts for a list of languages in the format of [ParseLanguages]. The
+	// default is the language of the code system.
 	SearchIndex(languages string) *textindex.Index
 
-	// SearchRank returns where a concept comes among others that match a filter equally well; see [textindex.Ranks].
+	// SearchRank returns the rank of a concept among equally good matches; see [textindex.Ranks].
 	SearchRank(concept uint32) uint32
 
-	// SearchWeight returns how much a concept is used, which is part of its rank; 0 if that is unknown.
+	// SearchWeight returns the usage weight of a concept, which affects its rank; 0 means unknown.
 	SearchWeight(concept uint32) float64
 }
 
-// Refuser is a [System] that can say why a code is none.
+// Refuser is a [System] that explains invalid codes.
 type Refuser interface {
-	// Refusal returns why [System.Locate] finds no concept, for people; "" if it has nothing to say.
+	// Refusal returns, for users, why a code is invalid, or "".
 	Refusal(code []byte) string
 }
 
-// Explainer is a [Filters] that can say why a concept does not meet a filter.
+// Explainer is a [Filters] that explains filter mismatches.
 type Explainer interface {
-	// Explain returns, for people, why a concept does not meet a filter on one of Properties; "" if it has nothing to say.
+	// Explain returns, for users, why a concept does not match a filter on a property, or "".
 	Explain(c Concept, property int, op, value string) string
 }
 
-// FilterReader is a [Filters] whose filters name values otherwise than Values visits them: as a code whose canonical form
-// counts, for example.
+// FilterReader is a [Filters] that normalizes values of filters, for example to a canonical form.
 type FilterReader interface {
-	// FilterValue returns the value that a filter on one of Properties means. It fails if the filter's value is none.
+	// FilterValue returns the normalized value of a filter on a property, or an error for an invalid value.
 	FilterValue(property int, value string) (string, error)
 }
 
-// Converter is a [System] whose codes measure the same things, as those of units do.
+// Converter is a [System] with convertible codes, such as units.
 type Converter interface {
-	// Convert reports whether what one code measures can be given in another, by which factor, if one will do, and
-	// whether the two mean the same.
+	// Convert reports whether from can be converted to to, the conversion factor if one suffices, and whether both are
+	// equal.
 	Convert(from, to Concept) (factor string, equal, ok bool)
 }
 
-// Concepts is a [System] with its optional interfaces, found once: operations need them for each code. List, Search and
-// Converter are nil if the system has not got them; for the others, something that has nothing stands in.
+// Concepts is a [System] with its optional interfaces, detected once because operations use them for each code. List,
+// Search and Converter are nil if not implemented; the others then have an empty implementation.
 type Concepts struct {
 	System
 
-	// List is nil if the concepts cannot be listed, as those of a grammar.
+	// List is nil for a grammar.
 	List List
 
-	// Search is nil if the concepts have no index.
+	// Search is nil without a search index.
 	Search Search
 
-	// Converter is nil if the concepts measure nothing.
+	// Converter is nil without conversions.
 	Converter Converter
 
-	// The others are never nil.
+	// The following interfaces are never nil.
 	Hierarchy    Hierarchy
-	Filters      Filters      // see above
-	FilterReader FilterReader // see above
-	Explainer    Explainer    // see above
-	Notes        Notes        // see above
-	Dialects     Dialects     // see above
-	Refuser      Refuser      // see above
+	Filters      Filters      // never nil
+	FilterReader FilterReader // never nil
+	Explainer    Explainer    // never nil
+	Notes        Notes        // never nil
+	Dialects     Dialects     // never nil
+	Refuser      Refuser      // never nil
 }
 
-// Of finds what a system can do. It asks it nothing: concepts may be read only when they are needed.
+// Of detects the interfaces of a system. It calls no methods, because concepts must not be read before their first use.
 func Of(s System) Concepts {
 	c := Concepts{System: s}
 	c.List, _ = s.(List)
@@ -176,7 +175,7 @@ func Of(s System) Concepts {
 	return c
 }
 
-// optional returns an interface of a system, or what stands in for it.
+// optional returns an interface of a system, or its empty implementation.
 func optional[I any](s System, other I) I {
 	if i, ok := s.(I); ok {
 		return i
@@ -184,7 +183,7 @@ func optional[I any](s System, other I) I {
 	return other
 }
 
-// Len returns how many concepts can be listed.
+// Len returns the number of listed concepts.
 func (c *Concepts) Len() int {
 	if c.List == nil {
 		return 0
@@ -192,7 +191,7 @@ func (c *Concepts) Len() int {
 	return c.List.Len()
 }
 
-// flat is a hierarchy in which nothing is above or below anything.
+// flat is an empty hierarchy.
 type flat struct{ list List }
 
 func (flat) Parents(uint32) []uint32  { return nil }
@@ -206,7 +205,7 @@ func (f flat) Below(concept uint32, _ func(int) error) (bitset.Set, error) {
 	return f.Above(concept, nil)
 }
 
-// plain has no properties, and says nothing of concepts.
+// plain implements interfaces without properties, definitions and explanations.
 type plain struct{}
 
 func (plain) Properties() []Property                                  { return nil }
@@ -218,7 +217,7 @@ func (plain) FilterValue(_ int, value string) (string, error)         { return v
 func (plain) Explain(Concept, int, string, string) string             { return "" }
 func (plain) Refusal([]byte) string                                   { return "" }
 
-// monolingual has texts in the language of its displays alone.
+// monolingual has only texts in the language of its displays.
 type monolingual struct{ System }
 
 // HasLanguage implements [Dialects].
@@ -226,19 +225,19 @@ func (m monolingual) HasLanguage(language string) bool {
 	return HasLanguage([]string{m.Language()}, language)
 }
 
-// Property is a property that a code system declares or a concept has.
+// Property is a declared property of a code system or a property of a concept.
 type Property struct {
-	// Code is the code of the property, and URI what it means; empty where the code system does not say.
+	// Code is the code of the property. URI identifies its meaning; it may be empty.
 	Code, URI string
 }
 
-// Is reports whether a property is the one that FHIR defines under a name: by its uri or its code, since many code
-// systems declare no uri, or another.
+// Is reports whether the property is a standard property of FHIR, identified by URI or code, because many code systems
+// declare no or a different URI.
 func (p Property) Is(name string) bool {
 	return p.URI == PropertyBase+name || p.Code == name
 }
 
-// PropertyBase is the start of the uris of the properties that FHIR defines (R4 §4.8.10).
+// PropertyBase is the URI prefix of the properties that FHIR defines (R4 §4.8.10).
 const PropertyBase = "http://hl7.org/fhir/concept-properties#"
 
 // Value is a property value of a concept.
@@ -246,10 +245,10 @@ type Value struct {
 	// Property is the property.
 	Property *Property
 
-	// Text is the value as text; of a Coding, its code.
+	// Text is the value as text; the code of a Coding.
 	Text []byte
 
-	// Coding is all of a Coding, as JSON; nil for another value.
+	// Coding is the entire Coding as JSON; nil for other types.
 	Coding []byte
 
 	// Member is the name of value[x], such as valueCode.
@@ -267,10 +266,10 @@ func (v *Value) AppendJSON(dst []byte) []byte {
 	return fhirjson.AppendString(dst, v.Text)
 }
 
-// Flags summarize a concept.
+// Flags summarizes a concept.
 type Flags uint8
 
-// The flags.
+// Flags of concepts.
 const (
 	FlagAbstract     Flags = 1 << iota // property notSelectable is true
 	FlagInactive                       // property inactive is true, or status is retired or inactive
@@ -278,13 +277,13 @@ const (
 	FlagStatus                         // has a status that is not active
 	FlagDesignated                     // has designations
 	FlagExtended                       // has extensions
-	FlagUserAssigned                   // property user-assigned is true: what it means, and so its display, is for users to say
+	FlagUserAssigned                   // property user-assigned is true: users define meaning and display
 )
 
-// ToldFlags are those that say something about the concept itself.
+// ToldFlags are the flags about the concept itself.
 const ToldFlags = FlagAbstract | FlagInactive | FlagDeprecated | FlagStatus
 
-// EqualFold compares codes ignoring case.
+// EqualFold reports whether codes are equal ignoring case.
 func EqualFold(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

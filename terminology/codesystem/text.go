@@ -7,36 +7,36 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
-// Text is a display or designation of a concept, as an answer may show it.
+// Text is a display or designation of a concept.
 type Text struct {
-	// Language is its language; empty if unknown.
+	// Language is the language; empty if unknown.
 	Language string
 
-	// Use says what it is for.
+	// Use is the use of a designation.
 	Use Use
 
-	// Value is the text itself.
+	// Value is the text.
 	Value []byte
 
-	// Extension is a JSON array of its extensions, or nil.
+	// Extension is a JSON array of extensions, or nil.
 	Extension []byte
 
-	// Display says that it is a display rather than a designation.
+	// Display reports whether the text is a display.
 	Display bool
 
-	// Own says that it is the value set's own.
+	// Own reports whether the text is from the value set itself.
 	Own bool
 
-	// Source is the canonical of the supplement that it is from.
+	// Source is the canonical of the supplement that contains the text.
 	Source string
 }
 
-// PreferredForLanguage is the use of a display that is shown as a designation.
+// PreferredForLanguage is the use of a display that is returned as a designation.
 var PreferredForLanguage = Use{
 	System: "http://terminology.hl7.org/CodeSystem/hl7TermMaintInfra", Code: "preferredForLanguage", Display: "Preferred For Language",
 }
 
-// Synonym is the use of another name of a concept.
+// Synonym is the use of an alternative name.
 var Synonym = Use{System: "http://snomed.info/sct", Code: synonym, Display: "Synonym"}
 
 // FirstDisplay returns the index of the first display, or -1.
@@ -49,7 +49,7 @@ func FirstDisplay(texts []Text) int {
 	return -1
 }
 
-// IsDisplay reports whether a text can be the display in its language.
+// IsDisplay reports whether the text can be the display in its language.
 func (t *Text) IsDisplay() bool {
 	if t.Display || t.Use == (Use{}) {
 		return !bytes.Contains(t.Extension, []byte(`"withdrawn"`))
@@ -64,10 +64,10 @@ func (t *Text) IsDisplay() bool {
 // synonym is SNOMED CT's concept for synonyms, including preferred ones.
 const synonym = "900000000000013009"
 
-// Append appends a designation as JSON, as an answer shows it.
+// Append appends the text as a designation in JSON for an expansion.
 func (t *Text) Append(dst []byte) []byte { return t.append(dst, t.Use.Code != "") }
 
-// AppendWhole appends a designation as it stands in the definition.
+// AppendWhole appends the text as a designation in JSON for a definition.
 func (t *Text) AppendWhole(dst []byte) []byte { return t.append(dst, t.Use != (Use{})) }
 
 func (t *Text) append(dst []byte, withUse bool) []byte {
@@ -93,17 +93,17 @@ func (u *Use) append(dst []byte) []byte {
 	return dst
 }
 
-// TextRef is the offset of a string in a [Texts], or 0 for none.
+// TextRef is the offset of a string in [Texts]; 0 means none.
 type TextRef uint32
 
-// Texts is an arena of strings, each its length as a varint and then its bytes. Offsets refer to them, so that the
-// collector has no pointers to follow.
+// Texts is an arena of strings, each stored as its length (varint) and bytes. Offsets instead of pointers save work for
+// the garbage collector.
 type Texts []byte
 
 // Append copies s into the arena.
 func (t *Texts) Append(s []byte) TextRef {
 	if len(*t) == 0 {
-		*t = append(*t, 0) // offset 0 stays free to mean "none"
+		*t = append(*t, 0) // reserves offset 0
 	}
 	ref := TextRef(len(*t))
 	*t = binary.AppendUvarint(*t, uint64(len(s)))
@@ -111,8 +111,8 @@ func (t *Texts) Append(s []byte) TextRef {
 	return ref
 }
 
-// Read appends the next value of r, which must be a string. Nothing else is read meanwhile, so ref may point into an
-// array that grows with what is read.
+// Read appends the next value of r, which must be a string, and sets ref. It reads nothing else, so ref may point into
+// an array that grows while reading.
 func (t *Texts) Read(r *fhirjson.Reader, ref *TextRef) error {
 	s, err := r.Text()
 	if err == nil {
@@ -121,7 +121,7 @@ func (t *Texts) Read(r *fhirjson.Reader, ref *TextRef) error {
 	return err
 }
 
-// At returns the string at ref, or nil. The bytes are the arena's own and must not be changed.
+// At returns the string at ref, or nil. The bytes belong to the arena and must not be modified.
 func (t Texts) At(ref TextRef) []byte {
 	if ref == 0 {
 		return nil
@@ -133,7 +133,7 @@ func (t Texts) At(ref TextRef) []byte {
 	return t.long(ref)
 }
 
-// long is At for a string whose length takes more than a byte.
+// long is At for a string with a multi-byte length.
 func (t Texts) long(ref TextRef) []byte {
 	length, width := binary.Uvarint(t[ref:])
 	start := int(ref) + width

@@ -105,8 +105,7 @@ func networkError(kind, cause error) error {
 	return fmt.Errorf("%w: %w", kind, cause)
 }
 
-// Backoff enforces the Retry-After of a server (RFC 9110 §10.2.3). It is safe for concurrent use. A nil Backoff does
-// nothing.
+// Backoff enforces a server's Retry-After (RFC 9110 §10.2.3). It is safe for concurrent use and for nil.
 type Backoff struct{ until atomic.Int64 }
 
 // Note records and returns the Retry-After of a response with 503. It ignores 429 unless all requests use the same

@@ -79,8 +79,7 @@ type Subject struct {
 	Systems []string
 }
 
-// Lacking prepends the missing definitions of an error of package terminology, because the server that has them can
-// handle the request.
+// Lacking prepends the missing definitions of an error: a server that has them can handle the request.
 func (s Subject) Lacking(err error) Subject {
 	if failed, ok := errors.AsType[*outcome.Error](err); ok {
 		for _, m := range failed.Missing {
@@ -128,8 +127,7 @@ func (s *Subject) addCodings(value jsontext.Value) {
 	}
 }
 
-// addValueSet adds the systems that a value set in the request includes. Its own URL matters only if it is an implicit
-// value set.
+// addValueSet adds the systems of a value set in the request, and its URL if it is an implicit value set.
 func (s *Subject) addValueSet(resource jsontext.Value) {
 	var vs struct {
 		ResourceType string `json:"resourceType"`

@@ -21,8 +21,7 @@ import (
 
 // Options configures a [Server].
 type Options struct {
-	// Base is the FHIR base URL of the server, such as https://tx.example/r4. Required. Without AllowHTTP, http is only
-	// valid for loopback addresses.
+	// Base is the FHIR base URL, such as https://tx.example/r4. Required. http is only valid for loopback.
 	Base string
 
 	// AllowHTTP permits http for all addresses. Attackers on the network can then read and modify requests, responses and

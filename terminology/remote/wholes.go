@@ -133,8 +133,7 @@ func (w *Wholes) answer(s *Server, q Question, synonyms *textindex.Synonyms, fin
 	return &Answer{Status: http.StatusOK, Header: header, Resource: "ValueSet", Body: body}, nil
 }
 
-// fresh returns the expansion for a search if it is fresh. A stale expansion is fetched again, and removed after
-// MaxStale.
+// fresh returns the fresh expansion for a search. It fetches a stale one again and removes it after MaxStale.
 func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 	found, ok := w.wholes.Get(x.key)
 	if !ok || time.Now().Before(found.until) {

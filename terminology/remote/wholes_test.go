@@ -83,8 +83,7 @@ func question(pairs ...string) Request {
 	return Request{Path: "ValueSet/$expand", Query: values.Encode()}
 }
 
-// ask sends a request like a gateway: it uses a full expansion or else the server. It reports whether the server was
-// not called.
+// ask sends a request like a gateway, and reports whether a full expansion replaced a call of the server.
 func (a *asking) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
 	t.Helper()
 	q := question(pairs...)

@@ -51,9 +51,8 @@ const (
 // Weights that differ by less than a tenth may count as equal, to reduce noise; whole numbers up to 12 all differ.
 // Weights of abstract documents are ignored.
 //
-// A variant differs from its parent's term in the same way as all its siblings differ, and as the children of many
-// other parents do: ", initial encounter", ", sequela"; right, left. The first variant counts as plain, each further
-// one as one variant more.
+// A variant differs from its parent's term in the same way as all its siblings and the children of many other parents:
+// ", initial encounter", ", sequela"; right, left. The first variant counts as plain.
 //
 // The specificity of a term is the sum of ln(documents / documents with the word) over its words outside brackets, plus
 // an amount per level of the hierarchy. Frequent words add little.

@@ -1,6 +1,6 @@
-// Package bcp13 is the code system of media types, urn:ietf:bcp:13 (RFC 6838): a table of those that are registered or in
-// use, and a grammar that takes others, with parameters (RFC 2045 section 5.1), if their top-level type is registered.
-// SOURCE.md says where the table is from.
+// Package bcp13 implements the code system of media types, urn:ietf:bcp:13 (RFC 6838): a table of registered and common
+// types, and a grammar for other types with a registered top-level type and for parameters (RFC 2045 section 5.1).
+// SOURCE.md describes the origin of the table.
 package bcp13
 
 import (
@@ -27,17 +27,17 @@ var source = codesystem.Source{
 	System:    system{packed.New(mediaTypes).(table)},
 }
 
-// table is what the registered types are.
+// table contains the interfaces of the packed table.
 type table interface {
 	codesystem.System
 	codesystem.List
 	codesystem.Search
 }
 
-// system is the table and the grammar. A concept of the grammar has a code rather than a number.
+// system combines the table and the grammar. A concept of the grammar has a code instead of a number.
 type system struct{ table }
 
-// mediaType is a media type: the first group is type and subtype, the second its parameters.
+// mediaType matches a media type; the groups are type/subtype and the parameters.
 var mediaType = regexp.MustCompile(`(?i)^((?:application|audio|example|font|haptics|image|message|model|multipart|text|video|x-[a-z0-9!#$&^_.+-]{1,125})` +
 	`/[a-z0-9][a-z0-9!#$&^_.+-]{0,126})` +
 	`((?: *; *[a-z0-9!#$%&'*+.^_` + "`" + `|~-]+=(?:[a-z0-9!#$%&'*+.^_` + "`" + `|~-]+|"(?:[ !#-\[\]-~]|\\[ -~])*"))*)$`)
@@ -54,7 +54,7 @@ func (s system) Locate(code []byte) (codesystem.Concept, bool) {
 	return codesystem.Concept{Code: append(bytes.ToLower(parts[1]), parts[2]...)}, true
 }
 
-// Code returns a concept's code.
+// Code returns the code of a concept.
 func (s system) Code(c codesystem.Concept) []byte {
 	if c.Code != nil {
 		return c.Code
@@ -62,7 +62,7 @@ func (s system) Code(c codesystem.Concept) []byte {
 	return s.table.Code(c)
 }
 
-// Concept returns a concept's code, which is its display as well.
+// Concept returns the code of a concept, which is also its display.
 func (s system) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
 	if c.Code != nil {
 		return c.Code, c.Code, 0
@@ -78,12 +78,12 @@ func (s system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codes
 	return s.table.AppendTexts(dst, c)
 }
 
-// AppendValues appends nothing: a media type has no properties.
+// AppendValues appends nothing, because media types have no properties.
 func (system) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codesystem.Value {
 	return dst
 }
 
-// Refusal says what a media type is.
+// Refusal returns the syntax of media types.
 func (system) Refusal([]byte) string {
 	return "a media type is type/subtype, where the type is one of IANA's or begins with x-, and may have parameters, as in text/plain; charset=utf-8"
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // the operations
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the operations
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
@@ -25,7 +25,7 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// Media types that are not registered count in value sets too: in those that list them, and in what is made of them.
+// Value sets may contain unregistered media types, both enumerated ones and those of imported value sets.
 func TestUnregisteredMediaTypes(t *testing.T) {
 	const list = `{"system":"urn:ietf:bcp:13","concept":[{"code":"application/vnd.own"},{"code":"text/plain"},{"code":"texts/plain"}]}`
 	vs := func(name, compose string) string {

@@ -15,7 +15,7 @@ import (
 
 func init() { codesystem.Register(source) }
 
-// source is the code system. It has no version, as in HL7's answers: the registry grows, and what was a tag remains one.
+// source is the code system. It has no version, like HL7's: the registry grows, and valid tags stay valid.
 var source = codesystem.Source{
 	URL: "urn:ietf:bcp:47", Name: "Tags for the Identification of Languages", CaseSensitive: true, System: system{},
 	Copyright: "Language Subtag Registry of 2025-08-25, IANA (CC0 1.0). Names in German, Spanish, French and Dutch: Unicode CLDR 32 (Unicode License).",
@@ -26,12 +26,12 @@ var source = codesystem.Source{
 		`{"code":"comment","uri":"http://hl7.org/fhir/concept-properties#comment","type":"string"}]}`,
 }
 
-// valueSets are HL7's list of languages in common use; SOURCE.md says where it is from.
+// valueSets contains HL7's value set of common languages; SOURCE.md describes its origin.
 //
 //go:embed valuesets.json.zst
 var valueSets []byte
 
-// system implements [codesystem.System], and what else there is to say of tags.
+// system implements [codesystem.System] and optional interfaces.
 type system struct{}
 
 // Locate returns the concept of a tag.
@@ -43,7 +43,7 @@ func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
 	return codesystem.Concept{Code: []byte(t.text)}, true
 }
 
-// Refusal says why a code is no tag, or in which case it is to be written; "" if it is one.
+// Refusal returns why a code is not a valid tag or has the wrong case; "" for a valid tag.
 func (system) Refusal(code []byte) string {
 	if _, err := parse(string(code)); err != nil {
 		return err.Error()
@@ -51,16 +51,16 @@ func (system) Refusal(code []byte) string {
 	return ""
 }
 
-// tagOf returns the tag of a concept, which was read before.
+// tagOf returns the tag of a located concept.
 func tagOf(c codesystem.Concept) tag {
 	t, _ := parse(string(c.Code))
 	return t
 }
 
-// Code returns a concept's tag.
+// Code returns the tag of a concept.
 func (system) Code(c codesystem.Concept) []byte { return c.Code }
 
-// Concept returns a concept's tag, display and flags.
+// Concept returns the tag, display and flags of a concept.
 func (system) Concept(c codesystem.Concept) (code, name []byte, flags codesystem.Flags) {
 	t := tagOf(c)
 	if registered().isDeprecated(t) {
@@ -85,7 +85,7 @@ func (system) HasLanguage(language string) bool {
 	return slices.ContainsFunc(namesIn, func(n namesOf) bool { return codesystem.HasLanguage([]string{n.language}, language) })
 }
 
-// Status returns whether a tag should no longer be used.
+// Status returns "deprecated" for tags that should no longer be used, otherwise "".
 func (system) Status(c codesystem.Concept) string {
 	if registered().isDeprecated(tagOf(c)) {
 		return "deprecated"
@@ -93,7 +93,7 @@ func (system) Status(c codesystem.Concept) string {
 	return ""
 }
 
-// Definition returns nil: there is none.
+// Definition returns nil, because tags have no definitions.
 func (system) Definition(codesystem.Concept) []byte { return nil }
 
 // AppendExtensions appends nothing.
@@ -101,8 +101,8 @@ func (system) AppendExtensions(dst []codesystem.Extension, _ codesystem.Concept)
 	return dst
 }
 
-// properties are the parts of a tag, by part, as FHIR names them for filters (Using BCP-47 with HL7 Standards), its canonical form, and
-// what the registry advises.
+// properties are the parts of a tag, indexed by part and named as FHIR's filters (Using BCP-47 with HL7 Standards), its
+// canonical form, and comments of the registry.
 var properties = []codesystem.Property{
 	{Code: "language"}, {Code: "ext-lang"}, {Code: "script"}, {Code: "region"}, {Code: "variant"}, {Code: "extension"}, {Code: "private-use"},
 	propertyCanonical: {Code: "canonical"},
@@ -114,7 +114,7 @@ const (
 	propertyComment
 )
 
-// Properties returns the properties that a tag may have.
+// Properties returns the declared properties of tags.
 func (system) Properties() []codesystem.Property { return properties }
 
 // valuesOf returns the values of a property.
@@ -157,7 +157,7 @@ func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codes
 	return dst
 }
 
-// Explain says what a tag has instead of what a filter wants.
+// Explain returns the actual value of a property that does not match a filter.
 func (system) Explain(c codesystem.Concept, property int, _, _ string) string {
 	values := valuesOf(tagOf(c), property)
 	if values == nil {
@@ -166,7 +166,7 @@ func (system) Explain(c codesystem.Concept, property int, _, _ string) string {
 	return fmt.Sprintf("the %s of %s is %s", properties[property].Code, c.Code, strings.Join(values, ", "))
 }
 
-// FilterValue returns the value of a filter as [system.Values] has it: in the recommended case, and as a canonical form.
+// FilterValue normalizes the value of a filter like [system.Values]: recommended case and canonical form.
 func (system) FilterValue(property int, value string) (string, error) {
 	switch {
 	case property == propertyCanonical:
@@ -191,13 +191,13 @@ var (
 	_ codesystem.Refuser      = system{}
 )
 
-// namesOf are the names that Unicode's CLDR has in a language.
+// namesOf contains the names in a language from Unicode's CLDR.
 type namesOf struct {
 	language string
 	*display.Dictionary
 }
 
-// namesIn are those in the languages of the gateway's pages.
+// namesIn contains the names in the languages of the gateway's pages.
 var namesIn = []namesOf{
 	{"en", display.English},
 	{"de", display.German},
@@ -206,20 +206,20 @@ var namesIn = []namesOf{
 	{"nl", display.Dutch},
 }
 
-// namer names a subtag, or returns "".
+// namer returns the name of a subtag, or "".
 type namer func(s subtag) string
 
-// described names subtags as the registry does first.
+// described returns the first description of a subtag in the registry.
 func (r *registry) described(s subtag) string {
 	name := r.record(s).first("Description")
-	if name == "Private use" { // of a range
+	if name == "Private use" { // registered as a range
 		name += " " + s.text
 	}
 	return name
 }
 
-// named returns what a tag is called: its language, and in brackets what narrows it, such as German (Switzerland); "" if the language
-// has no name.
+// named returns the name of a tag: its language, followed by other subtags in parentheses, such as German
+// (Switzerland). It returns "" if the language has no name.
 func (t tag) named(name namer) (main string) {
 	var narrower []string
 	for _, s := range t.parts {
@@ -235,10 +235,10 @@ func (t tag) named(name namer) (main string) {
 	return main + " (" + strings.Join(narrower, ", ") + ")"
 }
 
-// labels are in names such as English (Region=United States), which HL7's terminology server has given.
+// labels occur in names such as English (Region=United States), which HL7's terminology server uses.
 var labels = [partPrivateUse + 1]string{partScript: "Script=", partRegion: "Region=", partVariant: "Variant="}
 
-// displayOf returns the name of a tag by the registry, in English; "" if it has none.
+// displayOf returns the English name of a tag from the registry, or "".
 func (r *registry) displayOf(t tag) string {
 	if t.parts == nil {
 		return r.whole(t.text).first("Description")
@@ -246,7 +246,7 @@ func (r *registry) displayOf(t tag) string {
 	return t.named(r.described)
 }
 
-// appendTexts appends all names of a tag, its display first.
+// appendTexts appends all names of a tag, the display first.
 func (r *registry) appendTexts(dst []codesystem.Text, t tag) []codesystem.Text {
 	start := len(dst)
 	add := func(language, name string) {

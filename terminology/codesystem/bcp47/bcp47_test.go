@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// The examples of RFC 5646, appendix A, and others: what a tag is called, or why it is none.
+// TestTags checks the names of tags and the errors of invalid ones, including the examples of RFC 5646, appendix A.
 func TestTags(t *testing.T) {
 	for code, want := range map[string]string{
 		"de": "German", "fr": "French", "ja": "Japanese", "i-enochian": "Enochian",
@@ -70,7 +70,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestCanonical has the canonical forms of tags, and whether the registry advises against them.
+// TestCanonical checks canonical forms, and whether tags are deprecated.
 func TestCanonical(t *testing.T) {
 	for code, want := range map[string]string{
 		"de-CH": "de-CH", "iw": "he deprecated", "zh-yue": "yue deprecated", "zh-yue-HK": "yue-HK", "i-klingon": "tlh deprecated",
@@ -185,7 +185,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Each tag and subtag of the registry is valid, its canonical form too, and each has a name.
+// All tags and subtags of the registry are valid and named, and their canonical forms are valid.
 func TestRegistry(t *testing.T) {
 	r := registered()
 	var tags []string
@@ -220,7 +220,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// checkCanonical checks that the canonical form of a tag is a tag, and its own canonical form.
+// checkCanonical checks that the canonical form of a tag is valid and its own canonical form.
 func checkCanonical(t *testing.T, c codesystem.Concept) {
 	t.Helper()
 	canonical := registered().canonical(tagOf(c))

@@ -1,10 +1,10 @@
-// Package bcp47 is the code system of language tags, urn:ietf:bcp:47 (RFC 5646): a grammar, whose codes cannot be listed.
+// Package bcp47 implements the code system of language tags, urn:ietf:bcp:47 (RFC 5646), as a grammar without list of codes.
 //
-//	bcp47.go      the code system, and what a tag is called
-//	tag.go        reads a tag: why a code is none, and the canonical form
-//	registry.go   IANA's Language Subtag Registry, read when it is first needed
+// bcp47.go      the code system, and the names of tags
+// tag.go        parses a tag: errors and the canonical form
+// registry.go   IANA's Language Subtag Registry, read on first use
 //
-// A tag is a code if it is valid (RFC 5646 §2.2.9) and in the case that §2.1.1 recommends. Extensions may have any singleton, and
-// what is in them is not looked at. That a variant follows another language than it was registered for is a comment on the tag,
-// not a fault.
+// A code is a valid tag (RFC 5646 §2.2.9) in the case that §2.1.1 recommends. Extensions may have any singleton, and
+// their content is not validated. A variant after another language than registered causes a comment on the tag
+// instead of an error.
 package bcp47

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // the operations
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the operations
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
@@ -48,7 +48,7 @@ func TestSource(t *testing.T) {
 	terminologytest.WantBesidePart(t, languages, "example", "de-CH")
 }
 
-// The reason why a tag is invalid is no issue of its own: HL7's servers have no words for it.
+// The reason for an invalid tag is not a separate issue, because HL7's servers do not report it.
 func TestNoReasonOfInvalidCode(t *testing.T) {
 	terminologytest.Needs(t, "/CodeSystem/$validate-code")
 	got := terminologytest.ValidateIn(t, &api.Handler{Library: terminologytest.Core(t)}, languages, "de_CH", "")
@@ -89,7 +89,7 @@ func TestExpandOfGrammar(t *testing.T) {
 	}
 }
 
-// A definition with concepts goes before what the program knows, one without does not.
+// A definition with concepts replaces the built-in code system; one without does not.
 func TestDefinitionOfGrammar(t *testing.T) {
 	for content, want := range map[string]int{"complete": 1, "not-present": 0} {
 		l := terminologytest.CoreWith(t, `{"resourceType":"CodeSystem","url":"urn:ietf:bcp:47","status":"active","content":"`+content+`","concept":[{"code":"xx-own"}]}`)

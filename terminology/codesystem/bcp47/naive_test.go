@@ -21,7 +21,7 @@ var (
 	extending = regexp.MustCompile(`(?m)^Type: extlang\nSubtag: (.*)\n(?:[^%].*\n)*?Prefix: (.*)$`)
 )
 
-// entries are what the text of a registry has: a subtag or tag after its type, and an extended language after its prefix.
+// entries returns the subtags and tags of a registry after their type, extended languages after their prefix.
 func entries(registry string) map[string]bool {
 	found := map[string]bool{}
 	for _, m := range entry.FindAllStringSubmatch(registry, -1) {
@@ -33,7 +33,7 @@ func entries(registry string) map[string]bool {
 	return found
 }
 
-// isValid checks a tag without what the package does it with: by regular expressions.
+// isValid checks a tag independently of the package, with regular expressions.
 func isValid(registry map[string]bool, tag string) bool {
 	is := func(kind, value string) bool { return registry[kind+" "+value] }
 	if is("grandfathered", tag) {
@@ -69,7 +69,7 @@ func isValid(registry map[string]bool, tag string) bool {
 	return ok
 }
 
-// TestGenerated puts tags together by chance, of subtags that are mostly right.
+// TestGenerated checks random tags whose subtags are mostly valid.
 func TestGenerated(t *testing.T) {
 	n := 20_000
 	if testing.Short() {
@@ -165,7 +165,7 @@ func BenchmarkAppendTexts(b *testing.B) {
 	}
 }
 
-// BenchmarkRegistry is what the first use costs.
+// BenchmarkRegistry measures the cost of the first use.
 func BenchmarkRegistry(b *testing.B) {
 	for b.Loop() {
 		newRegistry(registryText())

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
-// compressed is IANA's Language Subtag Registry in the format of RFC 5646 §3.1.1, but for fields that are not used.
-// SOURCE.md says where it is from and how it is made.
+// compressed is IANA's Language Subtag Registry in the format of RFC 5646 §3.1.1, without unused fields. SOURCE.md
+// describes its origin and generation.
 //
 //go:embed registry.txt.zst
 var compressed []byte
@@ -19,7 +19,7 @@ var compressed []byte
 // registered returns the registry, which is read once.
 var registered = sync.OnceValue(func() *registry { return newRegistry(registryText()) })
 
-// registryText unpacks the registry. That it cannot is a fault of the program.
+// registryText decompresses the registry. Invalid data is a programming error and causes a panic.
 func registryText() string {
 	text, err := packed.Unpack(compressed)
 	if err != nil {
@@ -28,14 +28,14 @@ func registryText() string {
 	return string(text)
 }
 
-// registry is the records of the Language Subtag Registry.
+// registry contains the records of the Language Subtag Registry.
 type registry struct {
 	subtags       [partVariant + 1]map[string]record
-	grandfathered map[string]record // tags that are registered as a whole, because their subtags are not
-	redundant     map[string]record // tags that are registered as a whole too
+	grandfathered map[string]record // tags registered as a whole because their subtags are not registered
+	redundant     map[string]record // other tags registered as a whole
 }
 
-// record is a record of the registry, a field on each line.
+// record is a record of the registry with one field per line.
 type record string
 
 // all yields the values of a field.
@@ -57,7 +57,7 @@ func (r record) first(field string) string {
 	return ""
 }
 
-// newRegistry reads the records.
+// newRegistry parses the records.
 func newRegistry(text string) *registry {
 	r := &registry{grandfathered: make(map[string]record), redundant: make(map[string]record)}
 	byType := map[string]map[string]record{"grandfathered": r.grandfathered, "redundant": r.redundant}
@@ -69,7 +69,7 @@ func newRegistry(text string) *registry {
 		rec := record(part)
 		records := byType[rec.first("Type")]
 		if records == nil {
-			continue // the date of the file
+			continue // header with the date of the file
 		}
 		first, last, isRange := strings.Cut(rec.first("Subtag")+rec.first("Tag"), "..")
 		records[first] = rec
@@ -81,7 +81,7 @@ func newRegistry(text string) *registry {
 	return r
 }
 
-// next returns the subtag after another in a range of letters, such as qba after qaz.
+// next returns the next subtag in a range of letters, such as qba after qaz.
 func next(subtag string) string {
 	last := len(subtag) - 1
 	if c := subtag[last]; c != 'z' && c != 'Z' {
@@ -94,5 +94,5 @@ func next(subtag string) string {
 	return next(subtag[:last]) + first
 }
 
-// whole returns the record of a tag that is registered as a whole, or "".
+// whole returns the record of a tag registered as a whole, or "".
 func (r *registry) whole(tag string) record { return r.grandfathered[tag] + r.redundant[tag] }

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// maxTag bounds a tag, in bytes, and maxSubtag a subtag. RFC 5646 §4.4.1 has 35 for the tags that are in use.
+// Maximum length of a tag and a subtag in bytes. RFC 5646 §4.4.1 requires 35 for tags in use.
 const (
 	maxTag    = 128
 	maxSubtag = 8
 )
 
-// part is a kind of subtag (RFC 5646 §2.1), in the order in which they may follow each other.
+// part is a kind of subtag (RFC 5646 §2.1). The order of the constants is the order in a tag.
 type part int
 
 const (
@@ -26,23 +26,23 @@ const (
 	partPrivateUse
 )
 
-// String returns the name that FHIR has for the part in filters.
+// String returns FHIR's filter name of the part.
 func (p part) String() string { return properties[p].Code }
 
-// subtag is a subtag in the recommended case (RFC 5646 §2.1.1), or a singleton with those that belong to it, as they were given: x-foo.
+// subtag is a subtag in the recommended case (RFC 5646 §2.1.1), or a singleton with its subtags, such as x-foo.
 type subtag struct {
 	part   part
 	text   string
 	column int
 }
 
-// tag is a language tag by its parts. One that is grandfathered has none.
+// tag is a parsed language tag. A grandfathered tag has no parts.
 type tag struct {
 	text  string
 	parts []subtag
 }
 
-// language returns the subtag that names the language: the extended one, if there is one.
+// language returns the subtag of the language: the extended language if present.
 func (t tag) language() (s subtag) {
 	for _, other := range t.parts {
 		if other.part <= partExtLang {
@@ -52,7 +52,7 @@ func (t tag) language() (s subtag) {
 	return s
 }
 
-// parse reads a tag. It fails if the tag is not valid, or not in the recommended case.
+// parse parses a tag. It returns an error if the tag is invalid or not in the recommended case.
 func parse(code string) (t tag, err error) {
 	r := registered()
 	if t.text = code; r.grandfathered[code] != "" {
@@ -72,7 +72,7 @@ func parse(code string) (t tag, err error) {
 	return t, nil
 }
 
-// split returns the parts of a tag, of which nothing is known yet but that they have some letters and digits each.
+// split splits a tag into its parts and checks only their characters and lengths.
 func split(code string) ([]subtag, error) {
 	if len(code) > maxTag {
 		return nil, fault(maxTag+1, "the tag is longer than %d characters", maxTag)
@@ -90,7 +90,7 @@ func split(code string) ([]subtag, error) {
 		case len(text) > maxSubtag:
 			return nil, fault(column, "the subtag %q is longer than %d characters", text, maxSubtag)
 		case last >= 0 && list[last].takes(text):
-			list[last].text += "-" + text // in any case: nothing is registered
+			list[last].text += "-" + text // in any case, because these subtags are not registered
 		default:
 			p := partOf(len(list), text)
 			list = append(list, subtag{part: p, text: cased(p, text), column: column})
@@ -100,17 +100,17 @@ func split(code string) ([]subtag, error) {
 	return list, nil
 }
 
-// takes reports whether another subtag belongs to an extension or to private use.
+// takes reports whether text continues an extension or private use.
 func (s subtag) takes(text string) bool {
 	return s.part == partPrivateUse || s.part == partExtension && len(text) > 1
 }
 
-// isForeign reports whether a character is none of a subtag.
+// isForeign reports whether a character is invalid in a subtag.
 func isForeign(c rune) bool {
 	return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
 }
 
-// partOf tells what a subtag is by its position and length, if it is anything.
+// partOf returns the kind of a subtag by its position and length. The fallback is a variant.
 func partOf(i int, text string) part {
 	digit := text[0] <= '9'
 	switch n := len(text); {
@@ -130,7 +130,7 @@ func partOf(i int, text string) part {
 	return partVariant
 }
 
-// cased returns a subtag as RFC 5646 §2.1.1 recommends to write it.
+// cased returns a subtag in the case that RFC 5646 §2.1.1 recommends.
 func cased(p part, text string) string {
 	switch p {
 	case partRegion:
@@ -141,7 +141,7 @@ func cased(p part, text string) string {
 	return strings.ToLower(text)
 }
 
-// join returns the tag of some parts.
+// join returns the tag with the given parts.
 func join(parts []subtag) string {
 	texts := make([]string, len(parts))
 	for i, s := range parts {
@@ -150,12 +150,12 @@ func join(parts []subtag) string {
 	return strings.Join(texts, "-")
 }
 
-// fault returns the error that something is wrong at a column of a tag, which counts from 1.
+// fault returns an error at a column of a tag, counted from 1.
 func fault(column int, format string, args ...any) error {
 	return fmt.Errorf("at column %d: %s", column, fmt.Sprintf(format, args...))
 }
 
-// caseFault is the fault of a tag that is to be written in another case.
+// caseFault returns the error for a tag in the wrong case.
 func caseFault(code, written string) error {
 	i := 0
 	for code[i] == written[i] {
@@ -166,7 +166,7 @@ func caseFault(code, written string) error {
 	return fault(start+1, "%q is written %q; the tag is %q", code[start:][:length], written[start:][:length], written)
 }
 
-// orCaseOfWhole returns the fault of a grandfathered tag in another case, else another fault.
+// orCaseOfWhole returns the error for a grandfathered tag in the wrong case, or else other.
 func (r *registry) orCaseOfWhole(code string, other error) error {
 	for written := range r.grandfathered {
 		if strings.EqualFold(code, written) {
@@ -176,7 +176,7 @@ func (r *registry) orCaseOfWhole(code string, other error) error {
 	return other
 }
 
-// check tests whether a part of a tag may be there (RFC 5646 §2.2).
+// check validates a part of a tag at its position (RFC 5646 §2.2).
 func (r *registry) check(parts []subtag, i int) error {
 	s, before := parts[i], parts[:i]
 	for _, b := range before {
@@ -204,10 +204,10 @@ func (r *registry) check(parts []subtag, i int) error {
 	return nil
 }
 
-// preferred is the field with the subtag or tag to be used instead of another.
+// preferred is the field with the replacement of a subtag or tag.
 const preferred = "Preferred-Value"
 
-// canonical returns the canonical form of a tag (RFC 5646 §4.5), in which an extended language is the language.
+// canonical returns the canonical form of a tag (RFC 5646 §4.5), where an extended language replaces the language.
 func (r *registry) canonical(t tag) string {
 	if value := r.whole(t.text).first(preferred); value != "" {
 		return value
@@ -230,7 +230,7 @@ func (r *registry) canonical(t tag) string {
 		return 0
 	})
 	kept := parts[:0]
-	for _, s := range parts { // a variant may stand for one that is there too
+	for _, s := range parts { // a variant may be replaced by one that is already present
 		if s.part != partVariant || !slices.ContainsFunc(kept, func(other subtag) bool { return other.part == s.part && other.text == s.text }) {
 			kept = append(kept, s)
 		}
@@ -246,13 +246,13 @@ func (r *registry) record(s subtag) record {
 	return r.subtags[s.part][s.text]
 }
 
-// isDeprecated reports whether a tag or one of its subtags should no longer be used.
+// isDeprecated reports whether a tag or any of its subtags is deprecated.
 func (r *registry) isDeprecated(t tag) bool {
 	return r.whole(t.text).first("Deprecated") != "" ||
 		slices.ContainsFunc(t.parts, func(s subtag) bool { return r.record(s).first("Deprecated") != "" })
 }
 
-// comments returns what the registry advises against: a variant where it is not meant to be, and a script that goes without saying.
+// comments returns warnings about a tag: a variant after an unregistered prefix, and a redundant script.
 func (r *registry) comments(t tag) (list []string) {
 	for i, s := range t.parts {
 		rec := r.record(s)
@@ -268,7 +268,7 @@ func (r *registry) comments(t tag) (list []string) {
 	return list
 }
 
-// isPrefix reports whether parts have all subtags of a prefix, in its order and perhaps with others between.
+// isPrefix reports whether parts contain all subtags of a prefix in order, possibly with others in between.
 func isPrefix(prefix string, parts []subtag) bool {
 	for wanted := range strings.SplitSeq(prefix, "-") {
 		i := slices.IndexFunc(parts, func(s subtag) bool { return s.text == wanted })

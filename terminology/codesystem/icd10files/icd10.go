@@ -1,5 +1,5 @@
-// Package icd10files makes CodeSystem resources of the files in which the CMS publishes ICD-10-CM and ICD-10-PCS every year: their
-// code descriptions in tabular order.
+// Package icd10files converts the annual ICD-10-CM and ICD-10-PCS files of the CMS to CodeSystem resources: the code
+// descriptions in tabular order.
 package icd10files
 
 import (
@@ -18,10 +18,10 @@ func init() {
 	codesystem.RegisterFormats(clinical.format("icd10cm"), procedures.format("icd10pcs"))
 }
 
-// edition is one of the two code systems.
+// edition is either of the two code systems.
 type edition struct {
 	url, title string
-	dotted     bool // a dot follows the third character of a code
+	dotted     bool // whether a dot follows the third character of a code
 }
 
 var (
@@ -29,7 +29,7 @@ var (
 	procedures = edition{"http://www.cms.gov/Medicare/Coding/ICD10", "ICD-10-PCS", false}
 )
 
-// format returns the format of the edition's files, whose names begin with name.
+// format returns the file format of the edition. name is the prefix of file names.
 func (e edition) format(name string) codesystem.FileFormat {
 	return codesystem.FileFormat{
 		Name: name, Publisher: "the CMS", File: "order file", Convert: e.convert,
@@ -37,11 +37,11 @@ func (e edition) format(name string) codesystem.FileFormat {
 	}
 }
 
-// line is a line of an order file: its number, the code, whether it can be billed, a short name of 60 characters, and a long one.
+// line matches a line of an order file: number, code, billable flag, short name of 60 characters, long name.
 var line = regexp.MustCompile(`^\d{5} ([0-9A-Z]{3,7}) *([01]) (.{60}) (.+)$`)
 
-// convert reads an order file, such as icd10cm_order_2026.txt, and writes it as JSON. A code is below the longest one before
-// it that it begins with: that of a heading, which is not billable.
+// convert converts an order file, such as icd10cm_order_2026.txt, to JSON. The parent of a code is its longest prefix
+// among the previous codes, which is a heading and not billable.
 func (e edition) convert(out io.Writer, file io.Reader, version string) error {
 	dst := fmt.Appendf(nil, `{"resourceType":"CodeSystem","url":%q,"version":%q,"name":%q,"title":%[3]q,"status":"active","caseSensitive":true,"language":"en",`+
 		`"content":"complete","hierarchyMeaning":"is-a","property":[{"code":"parent","type":"code"},{"code":"billable","type":"boolean"}],"concept":[`, e.url, version, e.title)
@@ -85,7 +85,7 @@ func (e edition) appendConcept(dst []byte, parts []string, seen map[string]bool)
 	return append(c, "]}"...)
 }
 
-// code returns a code as people write it.
+// code returns a code in its usual notation.
 func (e edition) code(code string) string {
 	if e.dotted && len(code) > 3 {
 		return code[:3] + "." + code[3:]

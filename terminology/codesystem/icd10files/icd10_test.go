@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// order returns lines in the columns of an order file.
+// order returns lines in the format of an order file.
 func order(lines ...[4]string) string {
 	var b strings.Builder
 	for i, l := range lines {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // the operations
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the operations
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
@@ -31,7 +31,7 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// Anyone may say what a user-assigned code is: another display is no error.
+// Any display of a user-assigned code is valid, because users define its meaning.
 func TestUserAssigned(t *testing.T) {
 	terminologytest.Needs(t, "/CodeSystem/$validate-code")
 	h := &api.Handler{Library: terminologytest.Core(t)}
@@ -44,7 +44,7 @@ func TestUserAssigned(t *testing.T) {
 	}
 }
 
-// User-assigned codes are not listed unless a value set lists or selects them, but every value set that has them validates them.
+// User-assigned codes are expanded only if enumerated or filtered, but valid in every including value set.
 func TestUserAssignedNotListed(t *testing.T) {
 	terminologytest.Needs(t, "/ValueSet/$validate-code")
 	const iso = `"system":"urn:iso:std:iso:3166"`

@@ -1,4 +1,4 @@
-// Package iso4217 is the codes of currencies (ISO 4217). SOURCE.md says where they are from.
+// Package iso4217 implements the codes of currencies (ISO 4217). SOURCE.md describes their origin.
 package iso4217
 
 import (

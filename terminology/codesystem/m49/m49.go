@@ -1,4 +1,4 @@
-// Package m49 is the United Nations' codes of countries and regions (UN M49). SOURCE.md says where they are from.
+// Package m49 implements the United Nations' codes of countries and regions (UN M49). SOURCE.md describes their origin.
 package m49
 
 import (

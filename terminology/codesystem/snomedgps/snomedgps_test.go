@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // the operations
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the operations
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
@@ -22,7 +22,7 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// The Global Patient Set says what a code is, and nothing that takes the hierarchy or all of SNOMED CT.
+// The Global Patient Set supports lookups of single codes, but nothing that requires the hierarchy or all of SNOMED CT.
 func TestStandIn(t *testing.T) {
 	const sct = "http://snomed.info/sct"
 	terminologytest.WantAnswers(t, map[string][]string{
@@ -43,7 +43,7 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// An edition takes the place of the Global Patient Set, and a part of one does not.
+// A complete edition replaces the Global Patient Set; a fragment does not.
 func TestStandInBesideEdition(t *testing.T) {
 	const sct = "http://snomed.info/sct"
 	for content, want := range map[string]string{"fragment": "gps-20200930", "complete": "Unknown code"} {

@@ -1,4 +1,4 @@
-// Package timezones is the names of time zones in IANA's database. SOURCE.md says where they are from.
+// Package timezones implements the time zone names of IANA's database. SOURCE.md describes their origin.
 package timezones
 
 import (

@@ -2,7 +2,7 @@ package ucum
 
 import (
 	"bytes"
-	_ "embed" // the data
+	_ "embed" // embeds the data
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -12,24 +12,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
-// compressed is ucum-essence.xml, unaltered as its licence wants it; see SOURCE.md.
+// compressed is ucum-essence.xml, unmodified as its license requires; see SOURCE.md.
 //
 //go:embed ucum-essence.xml.zst
 var compressed []byte
 
-// maxEssence bounds what the data unpacks to.
+// maxEssence is the maximum decompressed size of the data.
 const maxEssence = 1 << 20
 
-// yes is the value of flags.
+// yes is the true value of flags.
 const yes = "yes"
 
-// essence is the prefixes and units that UCUM defines, by code.
+// essence contains the prefixes and units that UCUM defines, by code.
 type essence struct {
 	prefixes map[string]*prefix
 	units    map[string]*unit
 }
 
-// prefix is a prefix of metric units.
+// prefix is a prefix for metric units.
 type prefix struct {
 	Code  string `xml:"Code,attr"`
 	Name  string `xml:"name"`
@@ -38,29 +38,29 @@ type prefix struct {
 	} `xml:"value"`
 }
 
-// unit is a unit, as UCUM defines it and in base units.
+// unit is a unit with its definition and its measure in base units.
 type unit struct {
 	Code      string   `xml:"Code,attr"`
-	Metric    string   `xml:"isMetric,attr"` // "yes", as the two below
+	Metric    string   `xml:"isMetric,attr"` // "yes", as for the fields below
 	Special   string   `xml:"isSpecial,attr"`
 	Arbitrary string   `xml:"isArbitrary,attr"`
-	Names     []string `xml:"name"` // there is always one
+	Names     []string `xml:"name"` // never empty
 	Property  string   `xml:"property"`
 	Value     struct {
 		definition
 		Function *definition `xml:"function"`
 	} `xml:"value"`
 
-	measure *measure // nil until it is known
+	measure *measure // nil until resolved
 }
 
-// definition is a number of other units.
+// definition is a multiple of other units.
 type definition struct {
 	Unit   string  `xml:"Unit,attr"`
 	Number big.Rat `xml:"value,attr"`
 }
 
-// read reads the data on first use. A fault in it is one of the program, which a test finds.
+// read returns the data, parsed on first use. Invalid data is a programming error, covered by a test.
 var read = sync.OnceValue(func() *essence {
 	e, err := readEssence(compressed)
 	if err != nil {
@@ -98,7 +98,7 @@ func readEssence(data []byte) (*essence, error) {
 	return e, e.resolve(file.Units)
 }
 
-// find returns the unit of a symbol, and its prefix or nil; no unit if there is none.
+// find returns the unit of a symbol with its prefix or nil. An unknown symbol has a nil unit.
 func (e *essence) find(symbol string) (*prefix, *unit) {
 	if u := e.units[symbol]; u != nil {
 		return nil, u
@@ -106,7 +106,7 @@ func (e *essence) find(symbol string) (*prefix, *unit) {
 	return e.prefixed(symbol)
 }
 
-// prefixed returns the prefix of a symbol and its unit, which is a metric one.
+// prefixed returns the prefix and the metric unit of a symbol.
 func (e *essence) prefixed(symbol string) (*prefix, *unit) {
 	for n := 1; n <= 2 && n < len(symbol); n++ {
 		p, u := e.prefixes[symbol[:n]], e.units[symbol[n:]]
@@ -117,7 +117,7 @@ func (e *essence) prefixed(symbol string) (*prefix, *unit) {
 	return nil, nil
 }
 
-// resolve measures units in base units. Some are defined by others that come later.
+// resolve measures units in base units. Definitions may refer to later units.
 func (e *essence) resolve(units []*unit) error {
 	for _, u := range units {
 		if err := e.resolveUnit(u); err != nil {

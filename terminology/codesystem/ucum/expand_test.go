@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // the operations
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the operations
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
@@ -23,14 +23,14 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// What no unit is, no value set has: $expand drops it as $validate-code refuses it.
+// Value sets do not contain invalid units: $expand omits them, and $validate-code rejects them.
 func TestListedNoUnit(t *testing.T) {
 	vs := fixture.ValueSet("http://x/doses", `{"include":[{"system":"http://unitsofmeasure.org","concept":[{"code":"mcg"},{"code":"ug"}]}]}`)
 	w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.Core(t)}, "POST", "/ValueSet/$expand", fixture.Posted(`{"name":"valueSet","resource":`+vs+`}`))
 	fixture.WantText(t, w.Body.String(), `"total":1`, `"code":"ug"`)
 }
 
-// A CodeSystem without concepts, as the terminology package of HL7 has of UCUM, hides nothing.
+// A CodeSystem without concepts, such as UCUM in HL7's terminology package, does not hide the built-in one.
 func TestBehindEmpty(t *testing.T) {
 	terminologytest.Needs(t, "/CodeSystem/$validate-code")
 	h := &api.Handler{Library: terminologytest.Core(t)}
@@ -46,7 +46,7 @@ func TestBesidePart(t *testing.T) {
 	terminologytest.WantBesidePart(t, "http://unitsofmeasure.org", "fragment", "mg/dL")
 }
 
-// HL7 has a value set for each unit: of all that measure the same.
+// HL7 defines a value set of comparable units for each unit.
 func TestValueSetOfUnit(t *testing.T) {
 	terminologytest.WantAnswers(t, map[string][]string{
 		"/ValueSet/$expand?url=http://unitsofmeasure.org/vs/mm[Hg]":                                                 {`"code":"kPa"`, "valueset-unclosed", `"url":"http://unitsofmeasure.org/vs/mm[Hg]"`},
@@ -59,7 +59,7 @@ func TestValueSetOfUnit(t *testing.T) {
 	})
 }
 
-// Why a unit is invalid is an issue of its own, in the words of HL7's servers.
+// The reason for an invalid unit is a separate issue, with the text of HL7's servers.
 func TestReasonOfInvalidCode(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	const issue = `{"severity":"information","code":"code-invalid","details":{"coding":[{"system":"http://hl7.org/fhir/tools/CodeSystem/tx-issue-type","code":"invalid-code"}],` +
@@ -80,7 +80,7 @@ func TestReasonOfInvalidCode(t *testing.T) {
 	}
 }
 
-// A unit has the name that the value set of common units has for it, which is a valid display.
+// The name of a unit in the value set of common units is a valid display.
 func TestNameOfUnit(t *testing.T) {
 	const name = `{"name":"use","valueCoding":{"system":"http://snomed.info/sct","code":"900000000000013009","display":"Synonym"}},{"name":"value","valueString":"milligram per deciliter"}`
 	terminologytest.WantAnswers(t, map[string][]string{
@@ -91,7 +91,7 @@ func TestNameOfUnit(t *testing.T) {
 	})
 }
 
-// A conversion costs by how long the units are: powers of a long one take a thousand times as long as mg.
+// The cost of a conversion depends on the length of the units: powers of a long unit cost far more than mg.
 func TestCostOfConversion(t *testing.T) {
 	terminologytest.Needs(t, "/ConceptMap/$translate")
 	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, MaxGathered: 2_000_000})

@@ -10,24 +10,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// dimension is what an expression measures: exponents, which are not 0, by the code of a base unit or of an arbitrary unit,
-// which is commensurable with nothing but itself (UCUM §24).
+// dimension is the dimension of an expression: nonzero exponents by code of a base unit or arbitrary unit. Arbitrary
+// units are only commensurable with themselves (UCUM §24).
 type dimension map[string]int
 
-// measure is what an expression comes to.
+// measure is the dimension and value of an expression.
 type measure struct {
 	dimension dimension
-	value     big.Rat // in base units
+	value     big.Rat // value in base units
 }
 
-// own returns the measure of a unit that is not defined by others.
+// own returns the measure of a unit that is not defined by other units.
 func own(u *unit) *measure {
 	m := &measure{dimension: dimension{u.Code: 1}}
 	m.value.SetInt64(1)
 	return m
 }
 
-// measured returns what an expression comes to, unless its value is beyond maxBits.
+// measured returns the measure of an expression, or false if its value exceeds maxBits.
 func measured(parts []part) (*measure, bool) {
 	var f fraction
 	f.numerator.SetInt64(1)
@@ -40,12 +40,12 @@ func measured(parts []part) (*measure, bool) {
 	return m, true
 }
 
-// dimensionOf returns what an expression measures. Special units count as the proper units that correspond to them (§21).
+// dimensionOf returns the dimension of an expression. Special units count as their corresponding proper units (§21).
 func dimensionOf(parts []part) dimension {
 	return total(parts, func(u *unit) dimension { return u.measure.dimension })
 }
 
-// total returns the exponents of an expression, by those that each unit has.
+// total returns the sum of the exponents of all units in an expression, where of returns those of a unit.
 func total(parts []part, of func(u *unit) dimension) dimension {
 	d := dimension{}
 	d.add(parts, 1, of)
@@ -53,7 +53,7 @@ func total(parts []part, of func(u *unit) dimension) dimension {
 	return d
 }
 
-// add adds the exponents of an expression to the power of sign, which is 1 or -1.
+// add adds the exponents of an expression, multiplied by sign, which is 1 or -1.
 func (d dimension) add(parts []part, sign int, of func(u *unit) dimension) {
 	for i := range parts {
 		p := &parts[i]
@@ -67,7 +67,7 @@ func (d dimension) add(parts []part, sign int, of func(u *unit) dimension) {
 	}
 }
 
-// sign returns the sign of a factor's exponent in an expression to the power of another.
+// sign returns the sign of a factor's exponent in an expression whose exponent has the sign whole.
 func (p *part) sign(whole int) int {
 	if p.divide {
 		return -whole
@@ -75,7 +75,7 @@ func (p *part) sign(whole int) int {
 	return whole
 }
 
-// String returns the canonical form of what measures a dimension: base units in the order of their codes, such as g.m-3.
+// String returns the canonical form of the dimension: base units sorted by code, such as g.m-3.
 func (d dimension) String() string {
 	if len(d) == 0 {
 		return "1"
@@ -93,13 +93,13 @@ func (d dimension) String() string {
 	return b.String()
 }
 
-// maxBits bounds the numbers that conversions work with. What is larger has no use, and takes long.
+// maxBits is the maximum size of numbers in conversions. Larger numbers are slow and useless.
 const maxBits = 1 << 13
 
-// fraction is a number that is not reduced until it is whole, since that takes the longest.
+// fraction is a number that is reduced only at the end, because reducing is the slowest step.
 type fraction struct{ numerator, denominator big.Int }
 
-// multiply multiplies by the value of an expression to the power of sign. It reports whether that fits.
+// multiply multiplies by the value of an expression, or its inverse for sign -1. It reports whether the result fits.
 func (f *fraction) multiply(parts []part, sign int) bool {
 	for i := range parts {
 		if p := &parts[i]; !f.multiplyPart(p, p.sign(sign)) {
@@ -122,7 +122,7 @@ func (f *fraction) multiplyPart(p *part, sign int) bool {
 	return f.power(&p.unit.measure.value, sign*p.exponent)
 }
 
-// power multiplies by a number to some power.
+// power multiplies by a power of a number. It reports whether the result fits.
 func (f *fraction) power(x *big.Rat, exponent int) bool {
 	numerator, denominator := x.Num(), x.Denom()
 	if exponent < 0 {
@@ -143,9 +143,9 @@ func raise(product, x *big.Int, exponent int) bool {
 	return true
 }
 
-// Convert reports whether two units measure the same, and the factor between their values, to the precision that FHIR
-// wants of decimals. Between a special unit and another there is none: Cel to [degF] takes an offset, pH a logarithm. Nor is
-// there between eq, osm and mol: 1 mol of Ca++ is 2 eq, though UCUM calls either 1 mol (§45).
+// Convert reports whether two units are commensurable, and their conversion factor with FHIR's precision of decimals.
+// Special units have no factor: Cel to [degF] needs an offset, and pH a logarithm. Neither have eq, osm and mol: 1 mol
+// of Ca++ is 2 eq, although UCUM defines both as 1 mol (§45).
 func (system) Convert(from, to codesystem.Concept) (factor string, equal, ok bool) {
 	a, b := expression(from.Code), expression(to.Code)
 	if a == nil || b == nil || !maps.Equal(dimensionOf(a), dimensionOf(b)) {
@@ -170,7 +170,7 @@ func (system) Convert(from, to codesystem.Concept) (factor string, equal, ok boo
 	return decimal(ratio), ratio.IsInt() && ratio.Num().IsInt64() && ratio.Num().Int64() == 1, true
 }
 
-// particlesOf returns the exponents of the units that count what a substance comes apart into.
+// particlesOf returns the exponents of the units that count particles of a substance, eq and osm.
 func particlesOf(parts []part) dimension {
 	return total(parts, func(u *unit) dimension {
 		if u.Code == "eq" || u.Code == "osm" {
@@ -180,10 +180,10 @@ func particlesOf(parts []part) dimension {
 	})
 }
 
-// mixed stands for a product of a special unit and something else, which has no meaning (UCUM §22).
+// mixed represents a product of a special unit and other factors, which is meaningless (UCUM §22).
 var mixed = &unit{}
 
-// special returns the special unit that an expression is, perhaps with a prefix or annotated; nil if it has none.
+// special returns the special unit of an expression, mixed if it has other factors, or nil if it has none.
 func special(parts []part) (found *unit) {
 	others := 0
 	for i := range parts {
@@ -203,7 +203,7 @@ func special(parts []part) (found *unit) {
 	return found
 }
 
-// special returns the special unit that a factor has, or nil.
+// special returns the special unit of a factor, or nil.
 func (p *part) special() *unit {
 	if p.unit != nil && p.unit.Special == yes {
 		return p.unit
@@ -211,13 +211,13 @@ func (p *part) special() *unit {
 	return special(p.group)
 }
 
-// FHIR wants 18 significant digits of a decimal. More bits than these take are exact enough to round from.
+// FHIR requires 18 significant digits of a decimal. The precision in bits is more than sufficient for rounding.
 const (
 	significant = 18
 	precision   = 256
 )
 
-// decimal writes a number, exactly if that takes no more digits.
+// decimal formats a number with 18 significant digits, exactly if possible.
 func decimal(r *big.Rat) string {
 	return new(big.Float).SetPrec(precision).SetRat(r).Text('g', significant)
 }

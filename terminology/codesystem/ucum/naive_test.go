@@ -16,16 +16,16 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// naive evaluates expressions by splitting texts, again and again. It shares nothing with the package but the data.
+// naive evaluates expressions by repeatedly splitting strings. It shares only the data with the package.
 type naive struct {
 	prefixes map[string]float64
 	metric   map[string]bool
-	defined  map[string]string // a unit's number and unit; only a number for one of its own
+	defined  map[string]string // number and unit by unit; only a number for base units
 	known    map[string]naiveValue
 	axes     map[string]int
 }
 
-// naiveValue is the exponents of base and arbitrary units, and the common logarithm of a value.
+// naiveValue contains the exponents of base and arbitrary units, and the decimal logarithm of a value.
 type naiveValue struct {
 	exponents [64]int
 	log       float64
@@ -72,7 +72,7 @@ func newNaive(t testing.TB) *naive {
 	return n
 }
 
-// define returns how an element defines a unit. That of a special unit has a function after the value.
+// define returns the definition of a unit in an XML element. That of a special unit has a function after the value.
 func define(element string) string {
 	values := valueElement.FindAllString(element, -1)
 	last := values[len(values)-1]
@@ -91,13 +91,13 @@ func log10(number string) float64 {
 	return math.Log10(f)
 }
 
-// eval returns what a code comes to, if it is one.
+// eval returns the value of a code, or false if it is invalid.
 func (n *naive) eval(s string) (naiveValue, bool) {
 	v, ok := n.expression(s)
 	return v, ok && n.hasCanonical(v)
 }
 
-// hasCanonical reports whether the canonical form of a value is within the bounds of codes.
+// hasCanonical reports whether the canonical form of a value is within the limits of codes.
 func (n *naive) hasCanonical(v naiveValue) bool {
 	var units []string
 	for unit, axis := range n.axes {
@@ -113,18 +113,18 @@ func (n *naive) hasCanonical(v naiveValue) bool {
 	return len(strings.Join(units, ".")) <= maxLength
 }
 
-// expression returns what an expression comes to, if it is one.
+// expression returns the value of an expression, or false if it is invalid.
 func (n *naive) expression(s string) (naiveValue, bool) {
 	if len(s) > maxLength {
 		return naiveValue{}, false
 	}
-	if strings.HasPrefix(s, "/") { // it divides by what follows, not by the whole: an Oersted is 250 /[pi].A/m
+	if strings.HasPrefix(s, "/") { // applies only to the next factor: an Oersted is 250 /[pi].A/m
 		s = "1" + s
 	}
 	return n.product(s, 0)
 }
 
-// product splits at the last operator that is in no brackets of any kind.
+// product splits at the last operator outside all brackets.
 func (n *naive) product(s string, depth int) (naiveValue, bool) {
 	at, open, until := -1, 0, byte(0)
 	for i := range len(s) {
@@ -226,7 +226,7 @@ func (n *naive) unit(symbol string) (naiveValue, bool) {
 
 const generated = 100_000
 
-// generator makes expressions.
+// generator generates expressions.
 type generator struct {
 	*rand.Rand
 	naive           *naive
@@ -277,7 +277,7 @@ func (g *generator) component(depth int) string {
 	return symbol + g.one([]string{"", "", "", "2", "-1", "3", "-2", "+2", "0", "-12"}) + note
 }
 
-// log10Of returns the common logarithm of a number that may be beyond float64.
+// log10Of returns the decimal logarithm of a number, which may exceed float64.
 func log10Of(x *big.Int) float64 {
 	m := new(big.Float)
 	exponent := new(big.Float).SetInt(x).MantExp(m)
@@ -285,7 +285,7 @@ func log10Of(x *big.Int) float64 {
 	return math.Log10(f) + float64(exponent)*math.Log10(2)
 }
 
-// Expressions come to what an evaluator that was written apart says.
+// Random expressions have the value that an independent evaluator computes.
 func TestGenerated(t *testing.T) {
 	t.Parallel()
 	g := newGenerator(t)
@@ -307,7 +307,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// mutate changes a character or three.
+// mutate changes one to three characters.
 func (g *generator) mutate(s string) string {
 	for range 1 + g.IntN(3) {
 		at := g.IntN(len(s) + 1)
@@ -320,7 +320,7 @@ func (g *generator) mutate(s string) string {
 	return s
 }
 
-// What the other evaluator refuses is refused, and nothing else.
+// Exactly those expressions are rejected that the independent evaluator rejects.
 func TestMalformed(t *testing.T) {
 	t.Parallel()
 	g := newGenerator(t)
@@ -339,7 +339,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// What is found has a canonical form, which is a code too and its own canonical form, and everything else.
+// FuzzLocate checks that each valid code has a name and a canonical form, which is itself canonical.
 func FuzzLocate(f *testing.F) {
 	for _, code := range []string{"mg/dL{a b}", "/(12.h)", "10*-3/uL", "m[iU]/(L.10^+2)", "dB[10.nV]", "[m/s2/Hz^(1/2)]", "(((m)", "m{é}", "0", "Cel.Cel", "1{c}{d}", "b700"} {
 		f.Add(code)

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on an expression: its length in bytes, how deep its parentheses go, and the size of an exponent, both of a unit
-// and of a base unit in the canonical form.
+// Limits on an expression: length in bytes, nesting of parentheses, and exponents, both of units and of base units in
+// the canonical form.
 const (
 	maxLength   = 256
 	maxDepth    = 16
 	maxExponent = 999
 )
 
-// part is a factor of an expression: a unit, a number, an expression in parentheses, or an annotation, which has none of
-// these and counts as 1.
+// part is a factor of an expression: a unit, a number, an expression in parentheses, or an annotation. An annotation
+// sets none of these fields and counts as 1.
 type part struct {
 	divide   bool
 	prefix   *prefix
@@ -25,7 +25,7 @@ type part struct {
 	group    []part
 }
 
-// parser reads an expression.
+// parser parses an expression.
 type parser struct {
 	essence *essence
 	code    string
@@ -33,15 +33,15 @@ type parser struct {
 	depth   int
 }
 
-// parse returns the factors of a code and what it measures, or an error that says what is wrong. The canonical form of a
-// code is a code itself, and so has the same bounds.
+// parse returns the factors and the dimension of a code, or an error. The canonical form of a code must be a valid code
+// too, so the same limits apply to it.
 func parse(code string) ([]part, dimension, error) {
 	parts, err := read().parse(code)
 	if err != nil {
 		return nil, nil, err
 	}
 	d := dimensionOf(parts)
-	longest := 0 // the canonical form may be
+	longest := 0 // maximum length of the canonical form
 	for unit, exponent := range d {
 		if max(exponent, -exponent) > maxExponent {
 			return nil, nil, fmt.Errorf("the exponent of %s in the canonical form is beyond %d", unit, maxExponent)
@@ -54,7 +54,7 @@ func parse(code string) ([]part, dimension, error) {
 	return parts, d, nil
 }
 
-// parse returns the factors of an expression, or an error that says at which character it is wrong.
+// parse returns the factors of an expression, or an error with its position.
 func (e *essence) parse(code string) ([]part, error) {
 	if len(code) > maxLength {
 		return nil, fmt.Errorf("longer than %d bytes", maxLength)
@@ -71,7 +71,7 @@ func (e *essence) parse(code string) ([]part, error) {
 	return parts, err
 }
 
-// peek returns the next byte, or 0, which is in no code, at the end.
+// peek returns the next byte, or 0 at the end; 0 is in no valid code.
 func (p *parser) peek() byte {
 	if p.at == len(p.code) {
 		return 0
@@ -79,7 +79,7 @@ func (p *parser) peek() byte {
 	return p.code[p.at]
 }
 
-// column returns the place of a byte, as people count.
+// column returns the position of a byte in characters, counted from 1.
 func (p *parser) column(at int) int { return utf8.RuneCountInString(p.code[:at]) + 1 }
 
 func (p *parser) unexpected() error {
@@ -90,9 +90,9 @@ func (p *parser) unexpected() error {
 	return fmt.Errorf("unexpected %q at character %d", r, p.column(p.at))
 }
 
-// term reads components with operators between them, of which the first may have been read.
+// term parses components separated by operators. divide reports whether a leading division operator was read.
 func (p *parser) term(divide bool) ([]part, error) {
-	parts := make([]part, 0, 2) // as most have
+	parts := make([]part, 0, 2) // the most common length
 	for {
 		c, err := p.component()
 		if err != nil {
@@ -136,7 +136,7 @@ func (p *parser) component() (part, error) {
 	return part{}, p.unexpected()
 }
 
-// annotation skips an annotation, which means nothing.
+// annotation skips an annotation, which has no meaning.
 func (p *parser) annotation() error {
 	start := p.at
 	for p.at++; p.peek() != '}'; p.at++ {
@@ -174,7 +174,7 @@ func (p *parser) parenthesis() (part, error) {
 	return part{group: group}, nil
 }
 
-// number reads a factor, which UCUM wants to be positive (§8).
+// number parses a numeric factor, which must be positive (§8).
 func (p *parser) number() (part, error) {
 	start := p.at
 	digits := p.digits()
@@ -192,7 +192,7 @@ func (p *parser) digits() string {
 	return p.code[start:p.at]
 }
 
-// symbol reads a unit with its prefix. Brackets may hold what is not in symbols otherwise: B[10.nV].
+// symbol parses a unit with its prefix. Brackets may contain other characters than symbols: B[10.nV].
 func (p *parser) symbol() (string, error) {
 	start := p.at
 	for {
@@ -211,7 +211,7 @@ func (p *parser) symbol() (string, error) {
 	}
 }
 
-// powered returns the unit of a symbol with the exponent that may follow it.
+// powered returns the unit of a symbol with its optional exponent.
 func (p *parser) powered(symbol string, start int) (part, error) {
 	prefix, unit := p.essence.find(symbol)
 	if unit == nil {
@@ -221,7 +221,7 @@ func (p *parser) powered(symbol string, start int) (part, error) {
 	return part{prefix: prefix, unit: unit, exponent: exponent}, err
 }
 
-// exponent reads an exponent; there is always one.
+// exponent parses an exponent; the default is 1.
 func (p *parser) exponent() (int, error) {
 	start, sign := p.at, 1
 	switch p.peek() {
@@ -249,7 +249,7 @@ func (p *parser) exponent() (int, error) {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// isSymbol reports whether symbols have a character outside brackets (UCUM §3).
+// isSymbol reports whether a character is valid in symbols outside brackets (UCUM §3).
 func isSymbol(c byte) bool {
 	return c > ' ' && c <= '~' && !isDigit(c) && !strings.ContainsRune(`"()+-./=[]{}`, rune(c))
 }

@@ -27,10 +27,10 @@ var source = codesystem.Source{
 		`{"code":"property","description":"What it measures, if a base unit does","type":"string"}]}`,
 }
 
-// system implements [codesystem.System] and the interfaces below.
+// system implements [codesystem.System] and optional interfaces.
 type system struct{}
 
-// expression returns the factors of an expression, or nil if it is no code.
+// expression returns the factors of a code, or nil if it is invalid.
 func expression(code []byte) []part {
 	parts, _, err := parse(string(code))
 	if err != nil {
@@ -47,7 +47,7 @@ func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
 	return codesystem.Concept{Code: bytes.Clone(code)}, true
 }
 
-// Refusal returns why an expression is no code, and at which character, in the words of HL7's servers.
+// Refusal returns the error of an invalid code and its position, with the text of HL7's servers.
 func (system) Refusal(code []byte) string {
 	if _, _, err := parse(string(code)); err != nil {
 		why := err.Error()
@@ -56,15 +56,15 @@ func (system) Refusal(code []byte) string {
 	return ""
 }
 
-// Code returns a concept's expression.
+// Code returns the expression of a concept.
 func (system) Code(c codesystem.Concept) []byte { return c.Code }
 
-// Concept returns a concept's expression, which is its display too, as HL7 has it.
+// Concept returns the expression of a concept, which HL7 also uses as its display.
 func (system) Concept(c codesystem.Concept) (code, name []byte, flags codesystem.Flags) {
 	return c.Code, c.Code, 0
 }
 
-// AppendTexts appends the display of a concept, and the expression in words.
+// AppendTexts appends the display of a concept and the expression in words.
 func (s system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
 	text := codesystem.Text{Language: s.Language(), Use: codesystem.PreferredForLanguage, Value: c.Code, Display: true}
 	dst = append(dst, text)
@@ -75,8 +75,8 @@ func (s system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codes
 // Language returns the language of the displays.
 func (system) Language() string { return "en" }
 
-// The properties, as HL7 names them for filters (Using UCUM with HL7 Standards). What is comparable has the same canonical
-// form; property is what a base unit measures, such as length.
+// Properties, named as FHIR's filters (Using UCUM with HL7 Standards). Comparable units have equal canonical forms;
+// property is the quantity of a base unit, such as length.
 const (
 	propertyCanonical = iota
 	propertyComparable
@@ -85,10 +85,10 @@ const (
 
 var properties = []codesystem.Property{{Code: "canonical"}, {Code: "comparable"}, {Code: "property"}}
 
-// Properties returns the properties that concepts may have.
+// Properties returns the declared properties of units.
 func (system) Properties() []codesystem.Property { return properties }
 
-// Values calls visit with the value of a property, if there is one.
+// Values calls visit with the value of a property, if present.
 func (system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
 	if text := valueOf(dimensionOf(expression(c.Code)), property); text != "" {
 		visit([]byte(text))
@@ -107,7 +107,7 @@ func valueOf(d dimension, property int) string {
 	return ""
 }
 
-// FilterValue reads the value of a filter: an expression stands for its canonical form.
+// FilterValue returns the value of a filter; an expression is replaced by its canonical form.
 func (system) FilterValue(property int, value string) (string, error) {
 	if property == propertyProperty {
 		return value, measurable(value)
@@ -116,7 +116,7 @@ func (system) FilterValue(property int, value string) (string, error) {
 	return d.String(), err
 }
 
-// measurable returns an error if a base unit measures something else.
+// measurable returns an error unless value is the quantity of a base unit.
 func measurable(value string) error {
 	var names []string
 	for code, u := range read().units {
@@ -131,7 +131,7 @@ func measurable(value string) error {
 	return fmt.Errorf("base units measure %s", strings.Join(names, ", "))
 }
 
-// Explain says why a unit does not meet a filter, in HL7's words.
+// Explain returns why a unit does not match a filter, with HL7's text.
 func (s system) Explain(c codesystem.Concept, property int, op, value string) string {
 	canonical, err := s.FilterValue(property, value)
 	if property == propertyProperty || op != "=" || err != nil {
@@ -140,7 +140,7 @@ func (s system) Explain(c codesystem.Concept, property int, op, value string) st
 	return fmt.Sprintf("Code %s has canonical form %s, not %s as required", c.Code, dimensionOf(expression(c.Code)), canonical)
 }
 
-// AppendValues appends the values of all properties; comparable is one for filters alone.
+// AppendValues appends the values of all properties except comparable, which is only for filters.
 func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codesystem.Value {
 	d := dimensionOf(expression(c.Code))
 	dst = append(dst, codesystem.Value{Property: &properties[propertyCanonical], Text: []byte(d.String()), Member: "valueCode"})
@@ -158,7 +158,7 @@ var (
 	_ codesystem.Converter    = system{}
 )
 
-// describe returns an expression in words: (milligram) / (deciliter) for mg/dL.
+// describe returns an expression in words, such as (milligram) / (deciliter) for mg/dL.
 func describe(parts []part) string {
 	var b strings.Builder
 	for i := range parts {

@@ -38,7 +38,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// describeAll shows all that there is of a code.
+// describeAll returns all data of a code.
 func describeAll(code string) string {
 	c, _ := system{}.Locate([]byte(code))
 	var b strings.Builder
@@ -72,7 +72,7 @@ func TestConcepts(t *testing.T) {
 	}
 }
 
-// A concept stays as it is when the request's bytes are used again.
+// A concept does not change when the buffer of the request is reused.
 func TestLocateCopies(t *testing.T) {
 	code := []byte("mg")
 	c, _ := system{}.Locate(code)
@@ -82,7 +82,7 @@ func TestLocateCopies(t *testing.T) {
 	}
 }
 
-// A filter on what is canonical or comparable names any unit; that on a property names no unit.
+// The values of filters on canonical and comparable are units. The value of a filter on property is a quantity.
 func TestFilters(t *testing.T) {
 	for _, test := range []struct {
 		property      int
@@ -145,7 +145,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// All of the data is read, and none of it stands for two things.
+// The data is read completely, and no symbol is ambiguous.
 func TestEssence(t *testing.T) {
 	e := read()
 	if len(e.units) != 312 || len(e.prefixes) != 24 {
@@ -171,7 +171,7 @@ func BenchmarkLocate(b *testing.B) {
 	}
 }
 
-// The published cases, but for that of an empty expression, which is no code. UCUM has changed the case of names since.
+// The published tests pass, except the empty expression. UCUM has since changed the case of names.
 func TestFunctional(t *testing.T) {
 	data, err := os.ReadFile("testdata/functional.txt")
 	if err != nil {
@@ -204,7 +204,7 @@ func TestFunctional(t *testing.T) {
 	}
 }
 
-// checkValue compares a product of values, converted, with what is wanted, as far as the digits of that go.
+// checkValue compares a converted product of values with the expected value, to the precision of the latter.
 func checkValue(t *testing.T, values, from, to, want string) {
 	t.Helper()
 	a, _ := measured(expression([]byte(from)))

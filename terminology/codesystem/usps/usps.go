@@ -1,4 +1,4 @@
-// Package usps is the abbreviations of the states and possessions of the United States. SOURCE.md says where they are from.
+// Package usps implements the abbreviations of US states and possessions. SOURCE.md describes their origin.
 package usps
 
 import (

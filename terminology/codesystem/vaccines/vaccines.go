@@ -1,5 +1,5 @@
-// Package vaccines is the CDC's codes of vaccines (CVX) and of their manufacturers (MVX), as far as HL7 v2 has them.
-// SOURCE.md says where they are from.
+// Package vaccines implements the CDC's codes of vaccines (CVX) and manufacturers (MVX) that HL7 v2 contains. SOURCE.md
+// describes their origin.
 package vaccines
 
 import (
@@ -25,14 +25,14 @@ const ends = "This list ends in 2009 and has nothing that the CDC has added sinc
 
 func init() { codesystem.Register(source, manufacturerSource) }
 
-// source is CVX, up to code 122 of 2009: R4 has no later ones.
+// source is CVX up to code 122 of 2009, because R4 has no later codes.
 var source = codesystem.Source{
 	URL: "http://hl7.org/fhir/sid/cvx", Name: "CVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
 	Members: `{"id":"cvx","title":"CVX: vaccines, up to code 122 of 2009","description":"` + ends + `"}`,
 	System:  packed.New(vaccines),
 }
 
-// manufacturerSource is MVX of the same time.
+// manufacturerSource is MVX as of 2009.
 var manufacturerSource = codesystem.Source{
 	URL: "http://hl7.org/fhir/sid/mvx", Name: "MVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
 	Members: `{"id":"mvx","title":"MVX: manufacturers of vaccines, as of 2009","description":"` + ends + `"}`,

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // the operations
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the operations
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
@@ -21,7 +21,7 @@ func TestSource(t *testing.T) {
 	})
 }
 
-// The built-in lists of vaccines and their manufacturers say when they end, and what to do.
+// The descriptions of the built-in lists state when they end and how to replace them.
 func TestVaccinesEnd(t *testing.T) {
 	for _, id := range []string{"cvx", "mvx"} {
 		w, _ := terminologytest.Call(t, &api.Handler{Library: terminologytest.Core(t)}, "GET", "/CodeSystem/"+id, "")
@@ -29,7 +29,7 @@ func TestVaccinesEnd(t *testing.T) {
 	}
 }
 
-// A complete CodeSystem takes the place of a built-in one, whatever its version; a fragment takes that of a fragment.
+// A complete CodeSystem replaces a built-in one, whatever its version; a fragment replaces only a fragment.
 func TestReplaced(t *testing.T) {
 	terminologytest.Needs(t, "/CodeSystem/$validate-code")
 	for _, version := range []string{"", "2009", "2008", "20260101"} {

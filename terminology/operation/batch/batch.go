@@ -1,5 +1,5 @@
-// Package batch is the operation ValueSet/$batch-validate-code: many $validate-code in one request. It uses the registered
-// operations of that name.
+// Package batch implements the operation ValueSet/$batch-validate-code: several $validate-code in one request. It uses
+// the registered $validate-code operations.
 package batch
 
 import (
@@ -20,16 +20,16 @@ func init() {
 }
 
 const (
-	maxValidations  = 1000      // in one request
-	maxReread       = 256 << 20 // bytes of common resources times validations, each of which reads them again
-	validationSteps = 100       // the cost of one validation without its parameters
+	maxValidations  = 1000      // per request
+	maxReread       = 256 << 20 // size in bytes of common resources times the number of validations, each of which parses the resources again
+	validationSteps = 100       // cost of a validation without its parameters
 )
 
-// answer validates each parameter validation, which holds the Parameters of one $validate-code; the other parameters are common
-// to all. A failure is answered by an OperationOutcome in its place.
+// answer performs each parameter validation, which contains the Parameters of a $validate-code. The other parameters
+// are common to all validations. An error becomes an OperationOutcome in place of the result.
 func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, []outcome.Missing, error) {
 	var common, single []parameters.Input
-	size, again := 0, 0 // of the common resources, in bytes; of the other common parameters, in steps
+	size, again := 0, 0 // common resources in bytes; other common parameters in steps
 	for _, in := range inputs {
 		if in.Name == "validation" {
 			single = append(single, in)
@@ -90,7 +90,7 @@ func validateOne(c *api.Call, l *terminology.Library, common []parameters.Input,
 	return nil, err
 }
 
-// validate validates in a value set if one is named, or else in a code system.
+// validate validates against a value set if the parameters refer to one, or else against a code system.
 func validate(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, error) {
 	kind := "CodeSystem"
 	if parameters.Find(inputs, "url") != nil || parameters.Find(inputs, "valueSet") != nil {
@@ -100,6 +100,6 @@ func validate(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([
 	if !ok {
 		return nil, outcome.BadRequest("not-supported", "this server has no %s/$validate-code", kind)
 	}
-	result, _, err := o.Answer(c, l, inputs) // without a better answer of other servers
+	result, _, err := o.Answer(c, l, inputs) // missing definitions are ignored: no other server is called
 	return result, err
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
-	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // the operations
+	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard" // registers the operations
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
@@ -26,7 +26,7 @@ func TestValidations(t *testing.T) {
 	fixture.WantText(t, w.Body.String(), `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"invalid"`)
 }
 
-// A bad entry of a batch has an OperationOutcome in its place, and the others have their answers.
+// An invalid entry of a batch results in an OperationOutcome in its place; the other entries get their results.
 func TestBadEntries(t *testing.T) {
 	terminologytest.Needs(t, "/ValueSet/$validate-code")
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
@@ -59,7 +59,7 @@ func TestBadEntries(t *testing.T) {
 	}
 }
 
-// What a request brings along for all of its validations is read by each.
+// The cost of common resources is charged for each validation.
 func TestIsBounded(t *testing.T) {
 	terminologytest.Needs(t, "/ValueSet/$validate-code")
 	brought := `{"name":"tx-resource","resource":{"resourceType":"CodeSystem","url":"http://x/c","description":"` + strings.Repeat("x", (256<<20)/500) + `"}}`

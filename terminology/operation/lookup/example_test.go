@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// load returns a library of the code systems and value sets of FHIR R4, which are built in.
+// load returns a library with the built-in code systems and value sets of FHIR R4.
 func load(ctx context.Context) *terminology.Library {
 	library, err := terminology.Load(ctx, definitions.Options{Core: true})
 	if err != nil {

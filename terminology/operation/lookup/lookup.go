@@ -1,4 +1,4 @@
-// Package lookup is the operation CodeSystem/$lookup: what a code system and its supplements say of a code.
+// Package lookup implements the operation CodeSystem/$lookup: the data of a code in a code system and its supplements.
 package lookup
 
 import (
@@ -28,7 +28,7 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range p.Given { // they complete a coding as well
+	for i := range p.Given { // system and version also complete a coding
 		switch in := &p.Given[i]; in.Name {
 		case "system":
 			coding.System = cmp.Or(coding.System, in.Value)
@@ -51,49 +51,49 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	return found.AppendJSON(nil), found.Missing, nil
 }
 
-// Query holds the parameters of CodeSystem/$lookup.
+// Query contains the parameters of CodeSystem/$lookup.
 type Query struct {
-	// Coding is the code to look up. Its System is required.
+	// Coding is the code to look up. System is required.
 	parameters.Coding
 
-	// Date is a FHIR date: later versions of the code system do not count.
+	// Date is a FHIR date: later versions of the code system are ignored.
 	Date string
 
-	// Supplements are the canonicals of the supplements to use.
+	// Supplements are the canonicals of required supplements.
 	Supplements []string
 
-	// Properties are the codes of the wanted properties; * means all. One is copyright, of code systems that the program
-	// brings along.
+	// Properties are the codes of the requested properties; * means all. Built-in code systems also have the property
+	// copyright.
 	Properties []string
 
-	// Language chooses the display.
+	// Language selects the display.
 	Language definitions.Language
 }
 
-// Concept is what a code system and its supplements say of a code.
+// Concept is the data of a code in a code system and its supplements.
 type Concept struct {
 	// Name is the name of the code system.
 	Name string
 
-	// Coding is the code with the version of the code system.
+	// Coding is the code with its display and the version of the code system.
 	parameters.Coding
 
-	// Definition is the meaning of the concept, if the code system has it.
+	// Definition is the definition of the concept, or empty.
 	Definition string
 
-	// Abstract says that a user must not choose the code, and Inactive that it should no longer be used.
+	// Abstract means that users must not select the code, Inactive that it should no longer be used.
 	Abstract, Inactive bool
 
-	// Designations are the displays and other names in all languages.
+	// Designations are the displays and designations in all languages.
 	Designations []parameters.Designation
 
-	// Properties are the wanted ones.
+	// Properties are the requested properties.
 	Properties []ConceptProperty
 
-	// Supplements are the canonicals of the supplements used.
+	// Supplements are the canonicals of the used supplements.
 	Supplements []string
 
-	// Missing is the code system, if it is not here and something stands in for it.
+	// Missing is the code system if only a stand-in is loaded.
 	Missing []outcome.Missing
 }
 
@@ -102,17 +102,17 @@ type ConceptProperty struct {
 	// Code is the code of the property.
 	Code string
 
-	// Type is the name of the value[x], such as valueCode, and Value the value; a valueCoding is JSON.
+	// Type is the name of value[x], such as valueCode. Value is the value; a valueCoding is JSON.
 	Type, Value string
 
-	// Description is the display of the concept that the property names, if it names one.
+	// Description is the display of the concept that the value refers to, or empty.
 	Description string
 
-	// Source is the canonical of the supplement with the property; empty: it is the code system's own.
+	// Source is the canonical of the supplement with the property; empty for the code system.
 	Source string
 }
 
-// Run answers CodeSystem/$lookup from a library. It fails as [terminology.Library.Expand] does.
+// Run performs CodeSystem/$lookup. Its errors are those of [terminology.Library.Expand].
 func Run(l *terminology.Library, q Query) (c *Concept, err error) {
 	l.Definitions().Use(func() { c, err = lookup(l.Definitions(), &q) })
 	return c, err
@@ -158,7 +158,7 @@ func lookup(l *definitions.Set, q *Query) (*Concept, error) {
 	return c, nil
 }
 
-// newConcept returns a concept with its designations, the display chosen among them.
+// newConcept returns a concept with its designations and the preferred display.
 func newConcept(cs *definitions.CodeSystem, at codesystem.Concept, texts []codesystem.Text, language *definitions.Language) *Concept {
 	code, _, flags := cs.Concepts.Concept(at)
 	c := &Concept{
@@ -177,7 +177,7 @@ func newConcept(cs *definitions.CodeSystem, at codesystem.Concept, texts []codes
 	return c
 }
 
-// relate adds a property for each related concept, if wanted.
+// relate adds a property for each related concept, if requested.
 func (c *Concept) relate(wanted []string, cs *definitions.CodeSystem, name string, related []uint32) {
 	if !wants(wanted, name) {
 		return
@@ -188,7 +188,7 @@ func (c *Concept) relate(wanted []string, cs *definitions.CodeSystem, name strin
 	}
 }
 
-// take adds the wanted properties of a code system or supplement, without those that are known otherwise.
+// take adds the requested properties of a code system or supplement, except those with a separate source.
 func (c *Concept) take(wanted []string, cs *definitions.CodeSystem, at codesystem.Concept, source string) {
 	for _, v := range cs.Concepts.AppendValues(nil, at) {
 		p := v.Property
@@ -207,7 +207,7 @@ func wants(wanted []string, code string) bool {
 	return slices.Contains(wanted, "*") || slices.Contains(wanted, code)
 }
 
-// AppendJSON appends the Parameters that answer $lookup.
+// AppendJSON appends the Parameters response of $lookup.
 func (c *Concept) AppendJSON(dst []byte) []byte {
 	out := parameters.NewWriter(dst)
 	out.Text("name", "valueString", c.Name)
@@ -230,7 +230,7 @@ func (c *Concept) AppendJSON(dst []byte) []byte {
 	return out.End()
 }
 
-// writeProperties writes the properties from one source.
+// writeProperties writes the properties of one source.
 func writeProperties(w *parameters.Writer, list []ConceptProperty, source string) {
 	for i := range list {
 		if p := &list[i]; p.Source == source {
@@ -239,7 +239,7 @@ func writeProperties(w *parameters.Writer, list []ConceptProperty, source string
 	}
 }
 
-// value returns the part with the value of a property.
+// value returns the part "value" of a property.
 func (p *ConceptProperty) value() parameters.OutPart {
 	value := []byte(p.Value)
 	if !slices.Contains(unquoted, p.Type) {
@@ -248,5 +248,5 @@ func (p *ConceptProperty) value() parameters.OutPart {
 	return parameters.OutPart{Name: "value", Kind: p.Type, Value: value}
 }
 
-// unquoted are the types whose values are JSON already.
+// unquoted lists the types whose values are already JSON.
 var unquoted = []string{"valueCoding", "valueInteger", "valueDecimal", "valueBoolean"}

@@ -1,4 +1,4 @@
-// Package subsumes is the operation CodeSystem/$subsumes: how two codes of a code system relate.
+// Package subsumes implements the operation CodeSystem/$subsumes: the relationship between two codes of a code system.
 package subsumes
 
 import (
@@ -47,9 +47,9 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	return out.End(), nil, nil
 }
 
-// Run answers CodeSystem/$subsumes from a library: how concept a relates to b, as a code of
-// http://hl7.org/fhir/concept-subsumption-outcome. If b has no System, it has that of a. It fails as
-// [terminology.Library.Expand] does.
+// Run performs CodeSystem/$subsumes. It returns the relationship of a to b as a code of
+// http://hl7.org/fhir/concept-subsumption-outcome. The default System of b is that of a. Errors are those of
+// [terminology.Library.Expand].
 func Run(ctx context.Context, l *terminology.Library, a, b parameters.Coding) (outcome string, err error) {
 	if b.System == "" {
 		b.System, b.Version = a.System, a.Version
@@ -74,8 +74,8 @@ func subsumes(l *definitions.Set, a, b *parameters.Coding, budget *budget.Budget
 	return subsumption(l.Systems.CodeSystems[first.CodeSystem], first.At, second.At, budget.Spend)
 }
 
-// subsumption returns how two concepts relate (http://hl7.org/fhir/concept-subsumption-outcome), given the code
-// system's hierarchyMeaning.
+// subsumption returns the relationship of two concepts (http://hl7.org/fhir/concept-subsumption-outcome), considering
+// hierarchyMeaning.
 func subsumption(cs *definitions.CodeSystem, a, b codesystem.Concept, spend func(n int) error) (string, error) {
 	switch {
 	case cs.IsSame(a, b):

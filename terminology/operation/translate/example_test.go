@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// load returns a library of the code systems and value sets of FHIR R4, which are built in.
+// load returns a library with the built-in code systems and value sets of FHIR R4.
 func load(ctx context.Context) *terminology.Library {
 	library, err := terminology.Load(ctx, definitions.Options{Core: true})
 	if err != nil {
@@ -20,7 +20,7 @@ func load(ctx context.Context) *terminology.Library {
 	return library
 }
 
-// A concept map that the program has, which need not be loaded.
+// Translates with a concept map that is not loaded.
 func ExampleRun() {
 	ctx := context.Background()
 	result, err := translate.Run(ctx, load(ctx), translate.Query{

@@ -1,4 +1,4 @@
-// Package translate is the operation ConceptMap/$translate: what a concept is in other code systems.
+// Package translate implements the operation ConceptMap/$translate: translations of a concept to other code systems.
 package translate
 
 import (
@@ -44,8 +44,8 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	return result.AppendJSON(nil), result.Missing, nil
 }
 
-// Run answers ConceptMap/$translate from a library. It fails as [terminology.Library.Expand] does; a code without a
-// translation is not an error.
+// Run performs ConceptMap/$translate. Its errors are those of [terminology.Library.Expand]; a missing translation is
+// not an error.
 func Run(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
 	set := l.Definitions()
 	maps, err := applicable(&set.Maps, &q)
@@ -75,65 +75,65 @@ func Run(ctx context.Context, l *terminology.Library, q Query) (*Result, error) 
 	return x.end(), nil
 }
 
-// Query holds the parameters of ConceptMap/$translate.
+// Query contains the parameters of ConceptMap/$translate.
 type Query struct {
 	ConceptMapRef
 
-	// Codings are what to translate: one, or those of a CodeableConcept.
+	// Codings are the concepts to translate: one, or those of a CodeableConcept.
 	Codings []parameters.Coding
 
-	// SourceScope and TargetScope are the canonicals of the value sets that the concept map should be between.
+	// SourceScope and TargetScope are the canonicals of the value sets that the concept map translates between.
 	SourceScope, TargetScope string
 
-	// TargetSystem is the code system on the other side; empty for any.
+	// TargetSystem is the code system of translations; empty for any.
 	TargetSystem string
 
-	// Reverse translates from the target to the source of the concept maps.
+	// Reverse translates from the target to the source of concept maps.
 	Reverse bool
 
-	// Dependencies are other elements that the translation may depend on.
+	// Dependencies are values of other elements that translations may depend on.
 	Dependencies []Dependency
 
-	// Limits bounds how many matches there may be.
+	// Limits contains the maximum number of matches.
 	Limits expansion.Limits
 
-	InTermsOfR5 bool // in reverse, Match.Concept is the requested concept and Match.Source the translation, as in R5
-	EitherWay   bool // it is unclear which of the two systems is the codings'
+	InTermsOfR5 bool // with Reverse, Match.Concept is the requested concept and Match.Source the translation, as in R5
+	EitherWay   bool // either of the two systems may be that of the codings
 }
 
-// ConceptMapRef names a concept map: by id, as a resource, or by url. If all are empty, any concept map will do.
+// ConceptMapRef refers to a concept map by ID, resource, or URL. If all are empty, all concept maps are searched.
 type ConceptMapRef struct {
-	// ID is the id of the resource.
+	// ID is the ID of the resource.
 	ID string
 
-	// ConceptMap is the concept map itself, in JSON.
+	// ConceptMap is the concept map resource in JSON.
 	ConceptMap jsontext.Value
 
-	// URL is the canonical, and Version the version.
+	// URL is the canonical, optionally without version. Version is the version.
 	URL, Version string
 }
 
-// isNamed reports whether a concept map of the library is named.
+// isNamed reports whether the request refers to a loaded concept map.
 func (m *ConceptMapRef) isNamed() bool { return m.ID != "" || m.ConceptMap == nil && m.URL != "" }
 
-// Dependency is another element with its values: one that a translation depends on, or produces.
+// Dependency is another element with its values, which a translation depends on or also produces.
 type Dependency struct {
-	// Element is the url of the element.
+	// Element is the URL of the element.
 	Element string
 
-	// Values are its values. One that is no code has only a Code.
+	// Values are the values of the element. A value other than a code only has a Code.
 	Values []parameters.Coding
 }
 
 // Result is the response of $translate.
 type Result struct {
-	// Found is the parameter result: there is a translation.
+	// Found is the parameter result: whether a translation exists.
 	Found bool
 
 	// Message is the human-readable reason for a missing translation.
 	Message string
 
-	// Matches are what concept maps say, including that there is no translation.
+	// Matches are the mappings of concept maps, including explicitly unmapped concepts.
 	Matches []Match
 
 	// Missing are the concept maps that could change the result.
@@ -148,16 +148,16 @@ type Match struct {
 	// Concept is the translation; nil for an unmapped concept.
 	Concept *parameters.Coding
 
-	// Source is the other side of a match in reverse, if the request uses R5's names; else nil.
+	// Source is the translation of a reverse match if the request uses R5's names; otherwise nil.
 	Source *parameters.Coding
 
-	// Products are elements that the translation also produces, DependsOn those that it depends on.
+	// Products are elements that the translation also produces. DependsOn are those that it depends on.
 	Products, DependsOn []Dependency
 
-	// Maps are the canonicals of the concept maps: the one searched, and those that it referred to.
+	// Maps are the canonicals of the searched concept map and of the other maps that it refers to.
 	Maps []string
 
-	// SourceComment and TargetComment are the concept map's comments on the two sides.
+	// SourceComment and TargetComment are the comments of the concept map on both sides.
 	SourceComment, TargetComment string
 }
 
@@ -168,14 +168,14 @@ func (q *Query) applies(m *definitions.ConceptMap) bool {
 	return isScope(m.SourceScope, q.SourceScope) && isScope(m.TargetScope, q.TargetScope)
 }
 
-// isScope reports whether a value set of a concept map can be the one asked for.
+// isScope reports whether a value set of a concept map matches the requested one.
 func isScope(has, wanted string) bool {
 	url, version := outcome.Split(has)
 	wantedURL, wantedVersion := outcome.Split(wanted)
 	return has == "" || wanted == "" || url == wantedURL && (version == "" || wantedVersion == "" || definitions.MatchesVersion(version, wantedVersion))
 }
 
-// isAbout reports whether a group maps between the systems of the request.
+// isAbout reports whether a group maps between the requested systems.
 func (q *Query) isAbout(g *definitions.MapGroup, c *parameters.Coding) bool {
 	own, version, other := g.Source, g.SourceVersion, g.Target
 	if q.Reverse {
@@ -190,7 +190,7 @@ func (q *Query) isAbout(g *definitions.MapGroup, c *parameters.Coding) bool {
 	return fits(own, other) || q.EitherWay && fits(other, own)
 }
 
-// AppendJSON appends the Parameters that $translate answers with.
+// AppendJSON appends the Parameters response of $translate.
 func (r *Result) AppendJSON(dst []byte) []byte {
 	out := parameters.NewWriter(dst)
 	for i := range r.Matches {
@@ -207,7 +207,7 @@ func (m *Match) parts() []parameters.OutPart {
 	parts = append(parts, dependencyParts("dependsOn", m.DependsOn)...)
 	for i, canonical := range m.Maps {
 		name := "used-conceptmap"
-		if i == 0 { // R4's name, source, means the source code in reverse to some; R5's is unambiguous
+		if i == 0 { // R4's name source is also used for the source code in reverse; R5's name is unambiguous
 			name = "originMap"
 		}
 		parts = append(parts, parameters.TextPart(name, "valueCanonical", canonical))
@@ -215,7 +215,7 @@ func (m *Match) parts() []parameters.OutPart {
 	return append(parts, parameters.TextPart("sourceComment", "valueString", m.SourceComment), parameters.TextPart("targetComment", "valueString", m.TargetComment))
 }
 
-// codingPart is a part that is a Coding, left out if it is nil.
+// codingPart returns a part with a Coding; a nil Coding is omitted.
 func codingPart(name string, c *parameters.Coding) parameters.OutPart {
 	if c == nil {
 		return parameters.OutPart{}
@@ -223,12 +223,12 @@ func codingPart(name string, c *parameters.Coding) parameters.OutPart {
 	return parameters.OutPart{Name: name, Kind: "valueCoding", Value: c.Append(nil)}
 }
 
-// dependencyParts returns a part for each value of other elements.
+// dependencyParts returns a part for each value of the elements.
 func dependencyParts(name string, list []Dependency) (parts []parameters.OutPart) {
 	for i := range list {
 		for k := range list[i].Values {
 			value := parameters.AppendPart([]byte{'['}, "element", "valueUri", fhirjson.AppendString(nil, list[i].Element))
-			if c := &list[i].Values[k]; c.System+c.Code+c.Display != "" { // a concept map may have none
+			if c := &list[i].Values[k]; c.System+c.Code+c.Display != "" { // may be empty in a concept map
 				value = parameters.AppendPart(append(value, ','), "concept", "valueCoding", c.Append(nil))
 			}
 			parts = append(parts, parameters.OutPart{Name: name, Kind: "part", Value: append(value, ']')})
@@ -237,16 +237,16 @@ func dependencyParts(name string, list []Dependency) (parts []parameters.OutPart
 	return parts
 }
 
-// translator looks up what a concept is in other code systems.
+// translator translates concepts with concept maps.
 type translator struct {
 	asked    *Query
 	library  *definitions.Set
 	budget   *budget.Budget
 	told     dependencies
 	result   *Result
-	written  parameters.Writer // the last match
-	size     int               // of the matches, in bytes of JSON
-	handed   int               // how often a concept map referred to another
+	written  parameters.Writer // buffer for the last match
+	size     int               // size of the matches in bytes of JSON
+	handed   int               // number of references followed to other concept maps
 	messages []string
 }
 
@@ -260,18 +260,18 @@ func (x *translator) end() *Result {
 	case r.Found:
 		r.Missing = nil
 	case r.Missing == nil && len(r.Matches) == 0 && x.asked.ConceptMap == nil && !x.asked.isNamed():
-		r.Missing = []outcome.Missing{{Kind: "ConceptMap"}} // any concept map could have it
+		r.Missing = []outcome.Missing{{Kind: "ConceptMap"}} // any concept map could contain the code
 	}
 	return r
 }
 
-// inMap adds the translations of the last concept map of a chain, in which each refers to the next.
+// inMap adds the translations of the last concept map in a chain of otherMap references.
 func (x *translator) inMap(c *parameters.Coding, chain []*definitions.ConceptMap) error {
 	m := chain[len(chain)-1]
 	if err := x.spend(len(m.Groups)); err != nil {
 		return err
 	}
-	mapped := map[string]bool{} // the target systems that have a translation
+	mapped := map[string]bool{} // target systems with a translation
 	for i := range m.Groups {
 		g := &m.Groups[i]
 		if !x.asked.isAbout(g, c) {
@@ -293,7 +293,7 @@ func (x *translator) inMap(c *parameters.Coding, chain []*definitions.ConceptMap
 	return nil
 }
 
-// inGroup adds the translations of a group, and reports whether it has any for the code.
+// inGroup adds the translations of a group, and reports whether it has an element for the code.
 func (x *translator) inGroup(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) (said bool, err error) {
 	for i := range g.Elements {
 		e := &g.Elements[i]
@@ -317,7 +317,7 @@ func (x *translator) inGroup(c *parameters.Coding, chain []*definitions.ConceptM
 	return said, nil
 }
 
-// spend pays for looking at elements and targets.
+// spend charges for examined elements and targets.
 func (x *translator) spend(n int) error {
 	err := x.budget.Spend(n)
 	if errors.Is(err, budget.ErrSpent) {
@@ -326,7 +326,7 @@ func (x *translator) spend(n int) error {
 	return err
 }
 
-// unmapped adds what a group has for codes without an element (R4 ConceptMap.group.unmapped).
+// unmapped adds the translation of a group for codes without an element (R4 ConceptMap.group.unmapped).
 func (x *translator) unmapped(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) error {
 	u := &g.Unmapped
 	switch u.Mode {
@@ -341,7 +341,7 @@ func (x *translator) unmapped(c *parameters.Coding, chain []*definitions.Concept
 	return nil
 }
 
-// otherMap continues in another concept map.
+// otherMap continues with another concept map.
 func (x *translator) otherMap(c *parameters.Coding, chain []*definitions.ConceptMap, reference string) error {
 	other, ok := x.library.Maps.ConceptMap(reference)
 	switch {
@@ -362,10 +362,10 @@ func (x *translator) otherMap(c *parameters.Coding, chain []*definitions.Concept
 	return x.inMap(c, append(chain, other))
 }
 
-// maxHandedOn bounds how often concept maps may refer to others in one request.
+// maxHandedOn is the maximum number of otherMap references followed per request.
 const maxHandedOn = 1000
 
-// add adds a match, within the limits. A match without a target means that the concept is not mapped.
+// add adds a match within the limits. A match without a target means that the concept is unmapped.
 func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGroup, e *definitions.MapElement, target *definitions.MapTarget) error {
 	if limit := x.asked.Limits.Most(); len(x.result.Matches) >= limit {
 		return outcome.Unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
@@ -406,10 +406,10 @@ func dependenciesOf(list []definitions.MapAttribute) (dependencies []Dependency)
 	return dependencies
 }
 
-// turned are the equivalences that are others in the opposite direction.
+// turned maps equivalences to their opposite direction.
 var turned = map[string]string{"wider": "narrower", "narrower": "wider", "subsumes": "specializes", "specializes": "subsumes"}
 
-// applicable returns the concept maps to search: the one with the id, the one in the request, or those of the library.
+// applicable returns the concept maps to search: the one with the ID, the one in the request, or the loaded ones.
 func applicable(t *definitions.MapTable, q *Query) (list []*definitions.ConceptMap, err error) {
 	if q.ID != "" {
 		if m, ok := t.ByID(q.ID); ok && q.applies(m) {
@@ -431,10 +431,10 @@ func applicable(t *definitions.MapTable, q *Query) (list []*definitions.ConceptM
 	return list, nil
 }
 
-// dependencies are the elements that a translation may depend on (R4 ConceptMap/$translate, parameter dependency).
+// dependencies contains the elements that a translation may depend on (R4 ConceptMap/$translate, parameter dependency).
 type dependencies struct {
 	elements map[string]bool
-	values   map[definitions.MapAttribute]bool // each with and without its system
+	values   map[definitions.MapAttribute]bool // each value with and without its system
 }
 
 func newDependencies(list []Dependency) dependencies {
@@ -449,8 +449,8 @@ func newDependencies(list []Dependency) dependencies {
 	return d
 }
 
-// contradict reports whether a target depends on a value (R4 ConceptMap.group.element.target.dependsOn) that differs from
-// the one in the request. An element that the request does not name contradicts nothing.
+// contradict reports whether a target depends on a value (R4 ConceptMap.group.element.target.dependsOn) that differs
+// from the one in the request. Elements that are not in the request are ignored.
 func (d *dependencies) contradict(target *definitions.MapTarget) bool {
 	for i := range target.DependsOn {
 		on := &target.DependsOn[i]
@@ -462,12 +462,12 @@ func (d *dependencies) contradict(target *definitions.MapTarget) bool {
 	return false
 }
 
-// request is a request for $translate, by the names of R4 and R5.
+// request is a $translate request with the parameter names of R4 or R5.
 type request struct {
 	shared       *api.Parameters
 	query        Query
 	sourceSystem string
-	version      string // of a code
+	version      string // version of the parameter code
 }
 
 func readRequest(c *api.Call, inputs []parameters.Input) (*request, error) {
@@ -495,7 +495,7 @@ func readRequest(c *api.Call, inputs []parameters.Input) (*request, error) {
 	return r, nil
 }
 
-// take reads one parameter and reports whether it is a concept to translate.
+// take reads a parameter and reports whether it is a concept to translate.
 func (r *request) take(in *parameters.Input) (isConcept bool, err error) {
 	switch in.Name {
 	case "code", "sourceCode", "targetCode":
@@ -518,7 +518,7 @@ func (r *request) take(in *parameters.Input) (isConcept bool, err error) {
 	return true, err
 }
 
-// takeOther reads one parameter that selects concept maps.
+// takeOther reads a parameter that selects concept maps.
 func (r *request) takeOther(in *parameters.Input) {
 	switch in.Name {
 	case "system", "sourceSystem":
@@ -549,9 +549,9 @@ func (r *request) takeMap(in *parameters.Input) error {
 	return nil
 }
 
-// orient decides which system is the code's and which is on the other side. With R5's names, a reverse translation
-// starts from the target's. R4's parameter reverse leaves open whether system remains the code's or is reversed too, so
-// both are tried.
+// orient determines the code's system and the system of translations. With R5's names, a reverse translation starts
+// from the target. R4's parameter reverse does not specify whether system and targetsystem are swapped, so both are
+// tried.
 func (r *request) orient() {
 	own, other := r.sourceSystem, r.query.TargetSystem
 	switch {
@@ -575,7 +575,7 @@ func (r *request) orient() {
 	r.query.InTermsOfR5 = !r.shared.Sent("reverse")
 }
 
-// takeDependency reads one parameter dependency, with the names of R4 or R5.
+// takeDependency reads a parameter dependency with the names of R4 or R5.
 func (r *request) takeDependency(in *parameters.Input) error {
 	var d Dependency
 	for i := range in.Parts {
@@ -618,20 +618,20 @@ func dependencyValues(in *parameters.Input) ([]parameters.Coding, error) {
 	return slices.DeleteFunc(append(codings, single, parameters.Coding{Code: text}), func(c parameters.Coding) bool { return c.Code == "" }), nil
 }
 
-// conversionFactor is the element of a product that says by what to multiply a value to have it in another unit.
+// conversionFactor is the element of a product with the factor that converts a value to another unit.
 const conversionFactor = "https://github.com/caddy-fhir/caddy-fhir/terminology#conversion-factor"
 
-// conversion is what a code of a code system that can convert is in others of the same.
+// conversion finds the codes that a code of a convertible code system can be converted to.
 type conversion struct {
 	into     *translator
 	expander compose.Expander
 	cs       *definitions.CodeSystem
 	from     codesystem.Concept
-	code     string // of from, as it is asked for
+	code     string // code of from as requested
 }
 
-// convert adds the codes of the value set that is asked for, or else those in common use, that measure the same as a
-// coding. It has none if a concept map is named, or another code system or nothing is asked for.
+// convert adds the codes that are commensurable with a coding: those of the requested value set, or else common codes.
+// It adds nothing if the request refers to a concept map or another code system, or has no target.
 func (x *translator) convert(c *parameters.Coding, cache *compose.CodeListCache) error {
 	q, systems := x.asked, &x.library.Systems
 	index := systems.CodeSystem(c.System, c.Version)
@@ -660,10 +660,10 @@ func (x *translator) convert(c *parameters.Coding, cache *compose.CodeListCache)
 	return (&conversion{into: x, expander: expander, cs: cs, from: from, code: c.Code}).translate(vs)
 }
 
-// conversionSteps is the cost of a conversion for each byte of the two codes.
+// conversionSteps is the cost of a conversion per byte of the two codes.
 const conversionSteps = 20
 
-// translate adds the codes of a value set that measure the same, those of the same meaning first.
+// translate adds the commensurable codes of a value set, equal ones first.
 func (x *conversion) translate(vs *definitions.ValueSet) error {
 	list, err := x.expander.Codes(vs)
 	if err != nil {
@@ -692,7 +692,7 @@ func (x *conversion) translate(vs *definitions.ValueSet) error {
 	group, asked := &definitions.MapGroup{Source: x.cs.URL, Target: x.cs.URL}, definitions.MapElement{Code: x.code}
 	for i := range found {
 		e, target := asked, found[i]
-		if x.into.asked.Reverse { // what was found is on the source's side
+		if x.into.asked.Reverse { // the found code is on the source side
 			e.Code, e.Display, target.Code, target.Display = target.Code, target.Display, x.code, ""
 		}
 		if err := x.into.add(nil, group, &e, &target); err != nil {
@@ -702,7 +702,7 @@ func (x *conversion) translate(vs *definitions.ValueSet) error {
 	return nil
 }
 
-// target returns another code with its relation to the one that is asked for, if they measure the same.
+// target returns another code with its relationship to the requested one, or false if they are not commensurable.
 func (x *conversion) target(other codesystem.Concept) (t definitions.MapTarget, ok bool) {
 	from, to := x.from, other
 	if x.into.asked.Reverse {

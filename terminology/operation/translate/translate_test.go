@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// translations are concept maps of all kinds.
+// translations contains concept maps with all kinds of mappings.
 var translations = []string{
 	fixture.ConceptMap("plain", `{"code":"1","target":[{"code":"one","display":"One","equivalence":"equivalent"},{"code":"uno","equivalence":"wider","comment":"see"}]},
 		{"code":"2","target":[{"code":"two","equivalence":"disjoint"}]},{"code":"3","target":[{"equivalence":"unmatched","comment":"none"}]},{"code":"4","noMap":true},
@@ -31,7 +31,7 @@ var translations = []string{
 		{"source":"http://x/a","target":"http://x/b","unmapped":{"mode":"fixed","code":"rest"},"element":[{"code":"2","target":[{"code":"two"}]}]}]}`,
 }
 
-// matches returns the result of $translate, and each match as equivalence, concept and what else there is.
+// matches returns the result of $translate and a summary of each match: equivalence, concept, other parts.
 func matches(t *testing.T, body []byte) (result bool, list []string) {
 	t.Helper()
 	type part struct {
@@ -68,8 +68,8 @@ func matches(t *testing.T, body []byte) (result bool, list []string) {
 	return result, list
 }
 
-// R4 ConceptMap/$translate and ConceptMap.group.unmapped; what R4 has no parameters for is as the HL7 terminology
-// ecosystem IG has it.
+// TestTranslate covers R4 ConceptMap/$translate and ConceptMap.group.unmapped. Parameters that R4 lacks follow the HL7
+// terminology ecosystem IG.
 func TestTranslate(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, translations...)}
 	tests := []struct {
@@ -135,8 +135,8 @@ func TestTranslateConcept(t *testing.T) {
 	}
 }
 
-// A concept map that the request holds is the one that is asked, whatever else is known (R4 ConceptMap/$translate,
-// parameter conceptMap). It may hand on to those that are here.
+// A concept map in the request is used exclusively (R4 ConceptMap/$translate, parameter conceptMap). It may refer to
+// loaded ones.
 func TestTranslateInline(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, translations...)}
 	inline := func(resource string) string { return `{"name":"conceptMap","resource":` + resource + `}` }
@@ -173,8 +173,8 @@ func TestTranslateInline(t *testing.T) {
 	}
 }
 
-// A target that depends on another element holds where that has the value; where the request says nothing of the
-// element, the match tells what it depends on (R4 ConceptMap.group.element.target.dependsOn).
+// A target that depends on another element applies only if the element has that value. If the request lacks the
+// element, the match contains the dependency (R4 ConceptMap.group.element.target.dependsOn).
 func TestTranslateDependency(t *testing.T) {
 	on := func(code, value string) string {
 		return `{"code":"` + code + `","dependsOn":[{"property":"http://x/sex","system":"http://x/s|2","value":"` + value + `"}]}`
@@ -226,14 +226,14 @@ func TestTranslateDependency(t *testing.T) {
 	}
 }
 
-// TestProductWithoutValue has a product whose value is not here, as one of R5 that is no code.
+// TestProductWithoutValue checks products without a supported value, such as an R5 value other than a code.
 func TestProductWithoutValue(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.ConceptMap("empty", `{"code":"1","target":[{"code":"one","product":[{"property":"http://x/p"}],"dependsOn":[{"property":"http://x/d"}]}]}`, ""))}
 	w, _ := terminologytest.Call(t, h, "GET", "/ConceptMap/$translate?url=http://x/empty&system=http://x/a&code=1", "")
 	fixture.WantText(t, w.Body.String(), `{"name":"product","part":[{"name":"element","valueUri":"http://x/p"}]}`, `{"name":"dependsOn","part":[{"name":"element","valueUri":"http://x/d"}]}`)
 }
 
-// Concept maps that hand on to each other end in an error, and so do those that branch without end.
+// Concept maps that refer to each other result in an error, as do endlessly branching ones.
 func TestTranslateInCircles(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, translations...)}
 	w, _ := terminologytest.Call(t, h, "GET", "/ConceptMap/$translate?url=http://x/round&system=http://x/a&code=1", "")
@@ -251,8 +251,8 @@ func TestTranslateInCircles(t *testing.T) {
 	}
 }
 
-// A request may bring along a map with many targets, and hand it many codings: what comes of it is bounded as an
-// expansion is.
+// The number of matches of a request is limited like that of an expansion. A request may contain a map with many
+// targets and many codings.
 func TestTranslateTooCostly(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.ConceptMap("wide", `{"code":"1","target":[`+strings.Repeat(`{"code":"x"},`, 99)+`{"code":"y"}]}`, ""))}
 	ask := func(codings int, code string) error {
@@ -274,7 +274,7 @@ func TestTranslateTooCostly(t *testing.T) {
 	wantCostly("too many targets", ask(11, "2"), true)
 }
 
-// TestTwoTypes sends resources that say twice what they are.
+// TestTwoTypes sends resources with a duplicate resourceType.
 func TestTwoTypes(t *testing.T) {
 	for _, parameter := range []string{"conceptMap", "tx-resource"} {
 		body := fixture.Posted(`{"name":"coding","valueCoding":{"system":"http://x/a","code":"c"}}`,
@@ -286,13 +286,13 @@ func TestTwoTypes(t *testing.T) {
 	}
 }
 
-// TestLargeTranslation asks for more than an answer may hold. Its comments are twice as long in JSON as in memory.
+// TestLargeTranslation exceeds the maximum size of a response. Its comments are twice as long in JSON as in memory.
 func TestLargeTranslation(t *testing.T) {
 	t.Parallel()
 	h := &api.Handler{Library: terminologytest.Library(t, `{"resourceType":"ConceptMap","url":"http://x/m","status":"active","group":[{"source":"http://x/a","target":"http://x/b",
 		"element":[{"code":"a","target":[{"code":"b","equivalence":"equal","comment":"`+strings.Repeat(`\"`, 2<<20-8)+`"}]}]}]}`)}
 	for codings, status := range map[int]int{15: 200, 16: 422} {
-		w := httptest.NewRecorder() // not decoded, which would take a second
+		w := httptest.NewRecorder() // without decoding the response, which would take a second
 		terminologytest.Serve(h).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/fhir/R4/ConceptMap/$translate", strings.NewReader(`{"resourceType":"Parameters","parameter":[{"name":"codeableConcept","valueCodeableConcept":{"coding":[`+
 			strings.TrimSuffix(strings.Repeat(`{"system":"http://x/a","code":"a"},`, codings), ",")+`]}}]}`)))
 		if w.Code != status {
@@ -301,7 +301,7 @@ func TestLargeTranslation(t *testing.T) {
 	}
 }
 
-// R4's own maps are loaded, but not those that are examples.
+// R4's concept maps are loaded, except examples.
 func TestTranslateCore(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	const gender, v3 = "http://hl7.org/fhir/administrative-gender", "http://terminology.hl7.org/CodeSystem/v3-AdministrativeGender"

@@ -24,16 +24,16 @@ type candidate struct {
 // candidateFinder finds the includes of a value set that may contain a coding.
 type candidateFinder struct {
 	library    *definitions.Set
-	valueSet   *definitions.ValueSet // nil: validation is against the code system alone
+	valueSet   *definitions.ValueSet // nil: validate only against the code system
 	rules      *compose.Rules
 	budget     *budget.Budget
 	versions   versionChooser
 	memberOnly bool
-	imported   []*definitions.ValueSet // those searched
-	mismatch   []string                // why the last coding does not meet filters
+	imported   []*definitions.ValueSet // searched imports
+	mismatch   []string                // reasons why the last coding does not match filters
 }
 
-// candidates returns the includes that may contain a coding, or the code system if there is no value set.
+// candidates returns the includes that may contain a coding, or the code system without a value set.
 func (v *candidateFinder) candidates(c *parameters.Coding) ([]candidate, error) {
 	if v.valueSet == nil {
 		list := []candidate{{versionChoice: v.versions.choose(c, "", v.rules.Date)}}
@@ -55,7 +55,7 @@ func (v *candidateFinder) candidates(c *parameters.Coding) ([]candidate, error) 
 	return in.list, in.place(members.Entries)
 }
 
-// includeSearch gathers the candidates while an evaluator looks for the coding.
+// includeSearch collects candidates while an evaluator searches for the coding.
 type includeSearch struct {
 	evaluator *compose.Evaluator
 	finder    *candidateFinder
@@ -63,7 +63,7 @@ type includeSearch struct {
 	list      []candidate
 }
 
-// choose returns the version of the code system that an include means, and whether the coding may be in it.
+// choose returns the code system version of an include, and whether it may contain the coding.
 func (in *includeSearch) choose(set *definitions.ConceptSet) (uint32, bool) {
 	c, l, path := in.coding, in.finder.library, in.evaluator.Path
 	within := path[len(path)-1]
@@ -100,10 +100,10 @@ func (in *includeSearch) place(members []definitions.Entry) error {
 	return nil
 }
 
-// found is where a value set has a coding: the entry that an expansion would have for it.
+// found is the entry that an expansion would have for a coding.
 type found struct {
 	definitions.LocatedEntry
-	excluded bool // inactive, while inactive codes are left out
+	excluded bool // inactive, and inactive codes are excluded
 }
 
 func (in *includeSearch) found(e definitions.Entry) *found {
@@ -111,7 +111,8 @@ func (in *includeSearch) found(e definitions.Entry) *found {
 	return &found{LocatedEntry: in.evaluator.Locate(e), excluded: onlyActive && in.evaluator.IsInactive(e)}
 }
 
-// best returns the candidate of the highest rank, or without any the version of the code system that the coding names.
+// best returns the candidate with the highest rank. Without candidates, it returns the code system version of the
+// coding.
 func (v *candidateFinder) best(c *parameters.Coding, list []candidate) (versionChoice, *found, error) {
 	best, most := -1, -1
 	for i := range list {
@@ -135,7 +136,7 @@ func (v *candidateFinder) best(c *parameters.Coding, list []candidate) (versionC
 	return list[best].versionChoice, list[best].member, nil
 }
 
-// rank is higher the better a candidate fits a coding: by version, membership and display, in this order.
+// rank rates how well a candidate matches a coding by version, membership and display, in this order.
 func (v *candidateFinder) rank(c *parameters.Coding, o *candidate) (n int, err error) {
 	if o.matches && !o.failed() {
 		n += 8
@@ -153,20 +154,20 @@ func (v *candidateFinder) rank(c *parameters.Coding, o *candidate) (n int, err e
 	return n, v.budget.Compare(texts)
 }
 
-// versionChoice is the code system version that an include means for a coding, and what to note about it.
+// versionChoice is the code system version that an include selects for a coding, with issues about it.
 type versionChoice struct {
-	index   uint32 // none if not here
-	matches bool   // the coding has no version, or one that the include allows
+	index   uint32 // None if not loaded
+	matches bool   // the coding has no version, or one that the include permits
 	notes   []note
-	unknown string // canonical of the version that is not here
-	open    bool   // the code system is not here at all, and the include does not list codes
-	unsure  bool   // the version that the include means is not here; index is another one
+	unknown string // canonical of the missing version
+	open    bool   // the code system is missing and the include does not enumerate codes
+	unsure  bool   // the version of the include is missing; index is another version
 
-	unchecked string // the version that is not here, of a code that the include lists
+	unchecked string // missing version of an enumerated code
 }
 
-// takeListed adapts a choice to an include that lists its codes. It needs no code system: if the version is not here,
-// that is no error, and no other version is used instead.
+// takeListed adapts a choice to an include that enumerates its codes. Such an include does not need the code system: a
+// missing version is not an error, and no other version replaces it.
 func (c *versionChoice) takeListed() {
 	if !c.unsure {
 		return
@@ -176,26 +177,26 @@ func (c *versionChoice) takeListed() {
 	c.index, c.unknown, c.matches, c.unsure = definitions.None, "", !c.failed(), false
 }
 
-// Message ids of unknownVersion.
+// Message IDs of unknownVersion.
 const (
 	unknownVersionID     = "UNKNOWN_CODESYSTEM_VERSION"
 	unknownVersionNoneID = "UNKNOWN_CODESYSTEM_VERSION_NONE"
 )
 
-// versionChooser chooses the version of a code system in which to look for a coding.
+// versionChooser selects the code system version for a coding.
 type versionChooser struct {
 	systems    *definitions.SystemTable
 	rules      *compose.Rules
-	inValueSet bool // rather than in the code system alone
+	inValueSet bool // with a value set instead of only the code system
 }
 
-// choose returns the version of a code system in which to look for a coding: that of the include and the parameters, or
-// the coding's own if these allow it. If none names a version, it is the latest, as of a date if given.
+// choose returns the code system version for a coding: that of the include and the parameters, or the coding's own if
+// they permit it. Without any of these, it is the latest version, as of date unless empty.
 func (v *versionChooser) choose(c *parameters.Coding, declared, date string) versionChoice {
 	wanted, rule := v.rules.Versions.Apply(c.System, declared)
 	choice := versionChoice{index: v.codeSystem(c.System, wanted), matches: true}
 	if wanted == "" && date != "" {
-		index, _ := v.systems.CodeSystemAt(c.System, date) // none on error
+		index, _ := v.systems.CodeSystemAt(c.System, date) // None on error
 		choice.index = v.ifPresent(index)
 	}
 	own := definitions.None
@@ -221,13 +222,13 @@ func (v *versionChooser) choose(c *parameters.Coding, declared, date string) ver
 	return choice
 }
 
-// codeSystem finds a code system to look for codes in.
+// codeSystem returns the index of a code system with content, or None.
 func (v *versionChooser) codeSystem(url, version string) uint32 {
 	return v.ifPresent(v.systems.CodeSystem(url, version))
 }
 
-// ifPresent turns the index of a code system without content (R4 CodeSystem.content not-present) into none, as it would
-// have no code at all.
+// ifPresent replaces a code system without content (R4 CodeSystem.content not-present) by None, because all codes would
+// be unknown.
 func (v *versionChooser) ifPresent(index uint32) uint32 {
 	if index == definitions.None {
 		return definitions.None
@@ -238,12 +239,12 @@ func (v *versionChooser) ifPresent(index uint32) uint32 {
 	return index
 }
 
-// standsIn reports whether something stands in for that version of a code system.
+// standsIn reports whether a stand-in for that version of a code system is loaded.
 func (v *versionChooser) standsIn(url, version string) bool {
 	return slices.ContainsFunc(v.systems.Versions(url), func(index uint32) bool { return v.systems.CodeSystems[index].StandsInFor(version) })
 }
 
-// compare compares the version of a coding with the one that an include means.
+// compare compares the version of a coding with the version of an include.
 func (v *versionChooser) compare(c *parameters.Coding, choice *versionChoice, own uint32, declared, wanted string, changed bool) {
 	switch {
 	case own != definitions.None && (wanted == "" || definitions.MatchesVersion(v.systems.CodeSystems[own].Version, wanted)):
@@ -272,14 +273,14 @@ func (c *versionChoice) add(n note) { c.notes = append(c.notes, n) }
 
 func (c *versionChoice) failed() bool { return slices.ContainsFunc(c.notes, note.isError) }
 
-// mismatch adds a note about a version other than the value set's.
+// mismatch adds an issue about a version other than the value set's.
 func (c *versionChoice) mismatch(severity, id, format string, args ...any) {
 	c.add(note{part: "version", told: severity == "error", Issue: outcome.Issue{
 		Severity: severity, Code: "invalid", TxCode: "vs-invalid", MessageID: id, Text: fmt.Sprintf(format, args...),
 	}})
 }
 
-// unknownVersion is the note for a code system version that is not here.
+// unknownVersion returns the issue about a missing code system version.
 func unknownVersion(c *parameters.Coding, version string, versions []string) note {
 	id := unknownVersionID
 	if len(versions) == 0 {
@@ -292,16 +293,16 @@ func unknownVersion(c *parameters.Coding, version string, versions []string) not
 	}}
 }
 
-// displayChecker checks the displays of codings.
+// displayChecker validates the displays of codings.
 type displayChecker struct {
 	notes     *notes
 	languages codesystem.Languages
-	language  string // as requested
+	language  string // requested language
 	lenient   bool   // a wrong display is only a warning
 }
 
-// check compares the display of a coding with those of the concept in the requested languages, regardless of case. Of a
-// user-assigned code, others may be right.
+// check compares the display of a coding with those of its concept in the requested languages, ignoring case. For a
+// user-assigned code, other displays may be valid.
 func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text, userAssigned bool) {
 	if c.Display == "" || len(texts) == 0 {
 		return
@@ -336,7 +337,8 @@ func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text, us
 	}
 }
 
-// checkStandIn notes that a display is not the one name that a stand-in has, which may be followed by a remark in brackets.
+// checkStandIn adds an issue if a display differs from the only name in a stand-in, with or without its parenthesized
+// suffix.
 func (d *displayChecker) checkStandIn(c *parameters.Coding, name []byte) {
 	bare := name
 	if at := bytes.LastIndex(name, []byte(" (")); at >= 0 {
@@ -348,7 +350,7 @@ func (d *displayChecker) checkStandIn(c *parameters.Coding, name []byte) {
 	}
 }
 
-// speaks reports whether displays in a language are valid: it was requested, or is not known.
+// speaks reports whether displays in a language are valid: it is requested, or unknown.
 func (d *displayChecker) speaks(language string) bool {
 	return language == "" || d.languages.Cover(language)
 }
@@ -360,7 +362,7 @@ func (d *displayChecker) severity() string {
 	return "error"
 }
 
-// wrong notes that a display is not one of the valid ones.
+// wrong adds an issue about an invalid display.
 func (d *displayChecker) wrong(c *parameters.Coding, valid []*codesystem.Text, userAssigned bool) {
 	var choices []string
 	told := make(map[string]bool)
@@ -394,7 +396,7 @@ func (d *displayChecker) wrong(c *parameters.Coding, valid []*codesystem.Text, u
 		"Wrong %s '%s' for %s#%s. Valid %s", wrong, c.Display, c.System, c.Code, among)
 }
 
-// checkStanding notes that a display is deprecated or withdrawn.
+// checkStanding adds an issue if a display is deprecated or withdrawn.
 func (d *displayChecker) checkStanding(c *parameters.Coding, t *codesystem.Text, valid []*codesystem.Text) {
 	if !bytes.Contains(t.Extension, []byte(`"withdrawn"`)) && !bytes.Contains(t.Extension, []byte(`"deprecated"`)) {
 		return
@@ -412,7 +414,7 @@ func (d *displayChecker) checkStanding(c *parameters.Coding, t *codesystem.Text,
 
 func equalDisplay(have []byte, given string) bool { return strings.EqualFold(string(have), given) }
 
-// equalButForSpaces compares displays regardless of case and of the spaces around words.
+// equalButForSpaces compares displays ignoring case and extra spaces.
 func equalButForSpaces(have []byte, given string) bool {
 	return strings.EqualFold(strings.Join(strings.Fields(string(have)), " "), strings.Join(strings.Fields(given), " "))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// load returns a library of the code systems and value sets of FHIR R4, which are built in.
+// load returns a library with the built-in code systems and value sets of FHIR R4.
 func load(ctx context.Context) *terminology.Library {
 	library, err := terminology.Load(ctx, definitions.Options{Core: true})
 	if err != nil {
@@ -21,7 +21,7 @@ func load(ctx context.Context) *terminology.Library {
 	return library
 }
 
-// A code that came in from elsewhere, with a display that it does not have.
+// Validates a code with a wrong display.
 func ExampleInValueSet() {
 	ctx := context.Background()
 	result, err := validate.InValueSet(ctx, load(ctx), validate.Query{

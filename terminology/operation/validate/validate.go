@@ -1,9 +1,10 @@
-// Package validate has the operations ValueSet/$validate-code and CodeSystem/$validate-code: a [Query] becomes a [Result].
+// Package validate implements ValueSet/$validate-code and CodeSystem/$validate-code: a [Query] yields a [Result].
 //
-//	validate.go     reads a request; the operations, Query, Result
-//	validator.go    validates the codings of a request and makes the result
-//	candidate.go    which includes may contain a coding, without an expansion, in which version of the code system, and
-//	                  whether its display is right
+// validate.go     parses requests; the operations, Query, Result
+// validator.go    validates the codings of a request and builds the result
+// candidate.go    finds the includes that may contain a coding, without expansion; selects the code system version; and
+//
+//	validates displays
 package validate
 
 import (
@@ -45,7 +46,7 @@ func answerInCodeSystem(c *api.Call, l *terminology.Library, inputs []parameters
 	return r.answer(c, l, InCodeSystem)
 }
 
-// answer validates, and fetches missing definitions if they could change the result.
+// answer validates, fetching missing definitions if they could change the result.
 func (r *request) answer(c *api.Call, l *terminology.Library, validate func(context.Context, *terminology.Library, Query) (*Result, error)) ([]byte, []outcome.Missing, error) {
 	result, err := api.Fetch(c, l, func(l *terminology.Library) (*Result, []outcome.Missing, error) {
 		l, err := c.Library(l, r.shared)
@@ -64,8 +65,8 @@ func (r *request) answer(c *api.Call, l *terminology.Library, validate func(cont
 	return result.AppendJSON(nil), result.Missing, nil
 }
 
-// InValueSet answers ValueSet/$validate-code from a library: whether a code is in a value set. It fails as
-// [terminology.Library.Expand] does; an invalid code is not an error.
+// InValueSet performs ValueSet/$validate-code: whether a code is in a value set. Its errors are those of
+// [terminology.Library.Expand]; an invalid code is not an error.
 func InValueSet(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
 	b := budget.Of(ctx, l.Definitions().Bounds.Gathered)
 	set, vs, err := l.CodeLists().ValueSetFor(l.Definitions(), &q.ValueSetRef, &q.Rules, b)
@@ -75,7 +76,7 @@ func InValueSet(ctx context.Context, l *terminology.Library, q Query) (*Result, 
 	return run(set, l.CodeLists(), vs, &q, b)
 }
 
-// InCodeSystem answers CodeSystem/$validate-code from a library: whether a code is in its code system.
+// InCodeSystem performs CodeSystem/$validate-code: whether a code is in its code system.
 func InCodeSystem(ctx context.Context, l *terminology.Library, q Query) (*Result, error) {
 	if err := definitions.CheckDate(q.Date); err != nil {
 		return nil, err
@@ -92,77 +93,77 @@ func InCodeSystem(ctx context.Context, l *terminology.Library, q Query) (*Result
 	return run(set, nil, nil, &q, budget.Of(ctx, set.Bounds.Gathered))
 }
 
-// Query holds the parameters of $validate-code.
+// Query contains the parameters of $validate-code.
 type Query struct {
-	// ValueSetRef is the value set. For a code system, only its ID counts: it is the code system's.
+	// ValueSetRef refers to the value set. For InCodeSystem, only ID is used, and identifies the code system.
 	compose.ValueSetRef
 	compose.Rules
 
-	// Language says which languages displays should be in.
+	// Language selects the languages of displays.
 	Language definitions.Language
 
 	// Codings are the codes to validate: one, or those of a CodeableConcept, of which one must be valid.
 	Codings []parameters.Coding
 
-	// CodeableConcept is the JSON of the CodeableConcept that Codings are from, to be repeated in the answer; nil if
+	// CodeableConcept is the JSON of the CodeableConcept that contains Codings, which is returned in the response; nil for
 	// none.
 	CodeableConcept jsontext.Value
 
-	// InferSystem says to find the system of the one coding from the value set, if the coding has none.
+	// InferSystem determines the system of a single coding without one from the value set.
 	InferSystem bool
 
-	// NotAbstract says that abstract codes are not allowed.
+	// NotAbstract rejects abstract codes.
 	NotAbstract bool
 
-	// LenientDisplay says that a wrong display is only a warning.
+	// LenientDisplay makes a wrong display a warning instead of an error.
 	LenientDisplay bool
 
-	// MembershipOnly says to check only whether the code is in the value set.
+	// MembershipOnly only checks whether the code is in the value set.
 	MembershipOnly bool
 }
 
 // Result is the response of $validate-code.
 type Result struct {
-	// Valid is the result.
+	// Valid reports whether the code is valid.
 	Valid bool
 
-	// Found is what was found for the coding that the result is about, the first valid one of several; nil if nothing.
+	// Found is the data of the first valid coding, or of the coding that the result is about; nil if nothing was found.
 	Found *FoundCoding
 
-	// Message sums up the issues for people; empty if there are none.
+	// Message summarizes the issues for users; empty without issues.
 	Message string
 
-	// Issues are what is wrong with the codings, or worth knowing about them.
+	// Issues are the errors, warnings and information about the codings.
 	Issues []outcome.Issue
 
-	// UnknownVersions are the canonicals of code system versions that the value set needs and that are not here,
-	// UnknownSystems the urls of code systems that are not here at all.
+	// UnknownVersions are the canonicals of missing code system versions that the value set needs. UnknownSystems are the
+	// URLs of entirely missing code systems.
 	UnknownVersions, UnknownSystems []string
 
 	// Missing are the definitions that could change the result.
 	Missing []outcome.Missing
 
-	concept jsontext.Value // the CodeableConcept that was validated, or nil
+	concept jsontext.Value // the validated CodeableConcept, or nil
 }
 
-// FoundCoding is what was found for a coding.
+// FoundCoding is the data found for a coding.
 type FoundCoding struct {
-	// Coding is the coding, with the code system's version and display.
+	// Coding is the coding with the version and display of the code system.
 	parameters.Coding
 
-	// NormalizedCode is the code as the code system has it, if that differs in case.
+	// NormalizedCode is the code as in the code system, if its case differs.
 	NormalizedCode string
 
-	// Inactive says that the code should no longer be used.
+	// Inactive reports whether the code should no longer be used.
 	Inactive bool
 
-	// Status is the code system's word for why a code should no longer be used; empty if it may be used.
+	// Status is the code system's status of a code that should no longer be used, or empty.
 	Status string
 
 	invalid bool // not in the value set: for a CodeableConcept, only the version is returned
 }
 
-// AppendJSON appends the Parameters that $validate-code answers with.
+// AppendJSON appends the Parameters response of $validate-code.
 func (r *Result) AppendJSON(dst []byte) []byte {
 	out := parameters.NewWriter(dst)
 	out.Boolean("result", r.Valid)
@@ -199,14 +200,14 @@ func writeFound(w *parameters.Writer, f *FoundCoding) {
 	w.Optional("status", "valueCode", f.Status)
 }
 
-// request is a request for $validate-code, of value sets and code systems.
+// request is a $validate-code request for value sets or code systems.
 type request struct {
 	shared      *api.Parameters
 	query       Query
-	code        *parameters.Coding // the parameters code, system and display
-	infer       bool               // inferSystem
+	code        *parameters.Coding // parameters code, system and display
+	infer       bool               // parameter inferSystem
 	codeSystem  jsontext.Value
-	codeVersion string // version
+	codeVersion string // parameter version
 }
 
 func readRequest(c *api.Call, inputs []parameters.Input, inValueSet bool) (*request, error) {
@@ -230,7 +231,8 @@ func readRequest(c *api.Call, inputs []parameters.Input, inValueSet bool) (*requ
 	return r, nil
 }
 
-// choose takes what to validate: exactly one of code, coding and codeableConcept (R4 ValueSet/$validate-code).
+// choose determines the codings to validate: exactly one of code, coding and codeableConcept (R4
+// ValueSet/$validate-code).
 func (r *request) choose(inValueSet bool) error {
 	given := 0
 	for _, name := range []string{"code", "coding", "codeableConcept"} {
@@ -239,13 +241,13 @@ func (r *request) choose(inValueSet bool) error {
 		}
 	}
 	switch {
-	case given == 0: // in the words of the other servers
+	case given == 0: // with the text of other servers
 		return outcome.BadRequest("invalid", "Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters)")
 	case given > 1:
 		return outcome.BadRequest("invalid", "there must be exactly one of the parameters code, coding and codeableConcept")
 	}
 	if !r.shared.Sent("code") {
-		r.code = nil // system, display and the like belong to the parameter code
+		r.code = nil // system, display and similar parameters belong to code
 	} else if r.code.Code == "" {
 		return outcome.BadRequest("required", "the parameter code is empty")
 	}
@@ -264,7 +266,7 @@ func (r *request) choose(inValueSet bool) error {
 }
 
 // chooseInSystem is choose for a code system: that of url, codeSystem, the instance, or else system. A coding must be
-// of it; codings of a CodeableConcept that are not are left out (R4 CodeSystem/$validate-code).
+// of that code system; other codings of a CodeableConcept are ignored (R4 CodeSystem/$validate-code).
 func (r *request) chooseInSystem() error {
 	system, version := outcome.Split(r.shared.URL)
 	r.codeVersion = cmp.Or(r.codeVersion, version)
@@ -291,7 +293,7 @@ func (r *request) chooseInSystem() error {
 	return nil
 }
 
-// take reads one parameter.
+// take reads a parameter.
 func (r *request) take(in *parameters.Input) error {
 	switch in.Name {
 	case "version":
@@ -312,7 +314,7 @@ func (r *request) take(in *parameters.Input) error {
 	return nil
 }
 
-// takeCode reads a parameter that is what to validate, or part of it.
+// takeCode reads a parameter with a coding or part of one.
 func (r *request) takeCode(in *parameters.Input) (err error) {
 	alone := func() *parameters.Coding {
 		if r.code == nil {

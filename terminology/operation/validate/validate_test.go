@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// teams is a code system with concepts of all standings.
+// teams is a code system with concepts of all statuses.
 const teams = `{"resourceType":"CodeSystem","url":"http://x/teams","version":"1","status":"active","content":"complete","language":"en",
 	"property":[{"code":"status","uri":"http://hl7.org/fhir/concept-properties#status","type":"code"},
 		{"code":"inactive","uri":"http://hl7.org/fhir/concept-properties#inactive","type":"boolean"},
@@ -29,8 +29,8 @@ const teams = `{"resourceType":"CodeSystem","url":"http://x/teams","version":"1"
 		{"code":"both","display":"Both","property":[{"code":"status","valueCode":"retired"},{"code":"inactive","valueBoolean":true}],
 			"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status","valueCode":"deprecated"}]}]}`
 
-// validated is what $validate-code answers, in short: the result, the status, what is unknown, the issues and the texts
-// of those that are not merely told of.
+// validated is a summary of a $validate-code response: result, status, unknown definitions, issues, and the texts of
+// issues above information.
 type validated struct {
 	result           bool
 	inactive         bool
@@ -38,7 +38,7 @@ type validated struct {
 	issues, messages []string
 }
 
-// readValidated reads the Parameters of an answer. Each issue is severity code message-id@expression.
+// readValidated parses a response. Each issue has the form: severity code message-id@expression.
 func readValidated(t *testing.T, body []byte) (f validated) {
 	t.Helper()
 	var answer struct {
@@ -81,7 +81,7 @@ func readValidated(t *testing.T, body []byte) (f validated) {
 	return f
 }
 
-// What is found of a code, in the words and with the codes that the servers of HL7's terminology ecosystem share.
+// Issues have the codes and texts that the servers of HL7's terminology ecosystem share.
 func TestValidated(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, teams, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`),
 		fixture.ValueSet("http://x/abstract", `{"include":[{"system":"http://x/teams","filter":[{"property":"notSelectable","op":"=","value":"true"}]}]}`))}
@@ -156,7 +156,7 @@ func TestValidated(t *testing.T) {
 	}
 }
 
-// Each coding of a CodeableConcept is told of at its place; that one is inactive says nothing of another.
+// Each coding of a CodeableConcept has issues with its own expression; an inactive coding does not affect others.
 func TestValidatedOfConcept(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, teams, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`))}
 	tests := []struct {
@@ -184,7 +184,7 @@ func TestValidatedOfConcept(t *testing.T) {
 	}
 }
 
-// A value set that a request holds may contain others, and need have no url.
+// A value set in a request may contain others, and may lack a URL.
 func TestValidatedInContained(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, teams, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/teams"}]}`))}
 	valueSet := func(imports string) string {
@@ -209,9 +209,9 @@ func TestValidatedInContained(t *testing.T) {
 	}
 }
 
-// One, and only one, of code, coding and codeableConcept says what is validated, and a code needs a system, or what
-// it can be inferred from (R4 ValueSet/$validate-code and CodeSystem/$validate-code). A Coding that lacks something
-// is no fault of the request: the answer says that it is not valid, with a warning (HL7 terminology ecosystem IG).
+// Exactly one of code, coding and codeableConcept is required, and a code needs a system, explicit or inferred (R4
+// ValueSet/$validate-code and CodeSystem/$validate-code). An incomplete Coding is not an invalid request: the result is
+// false with a warning (HL7 terminology ecosystem IG).
 func TestWhatIsValidated(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	const valueSet, system = "/ValueSet/$validate-code", "/CodeSystem/$validate-code"
@@ -270,8 +270,7 @@ func TestWhatIsValidated(t *testing.T) {
 	}
 }
 
-// A code that is to be found in a value set without its system may be in another case where the code system says
-// that case does not matter (R4 CodeSystem.caseSensitive).
+// A code without a system matches in any case if its code system is case-insensitive (R4 CodeSystem.caseSensitive).
 func TestInferInAnyCase(t *testing.T) {
 	insensitive := strings.Replace(fixture.SystemWith("http://x/ci", "1", "Abc"), `"content"`, `"caseSensitive":false,"content"`, 1)
 	h := &api.Handler{Library: terminologytest.Library(t, insensitive, fixture.AllOf("http://x/ci"))}
@@ -279,7 +278,7 @@ func TestInferInAnyCase(t *testing.T) {
 	fixture.WantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `{"name":"normalized-code","valueCode":"Abc"}`)
 }
 
-// A code system that is here only in part does not turn codes of the rest into errors.
+// Unknown codes of an incomplete code system are not errors.
 func TestUnknownCodeInPart(t *testing.T) {
 	for _, content := range []string{"fragment", "example"} {
 		h := &api.Handler{Library: terminologytest.Library(t, fixture.VersionedSystem("http://x/part", "1", content, "a"), fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/part"}]}`),
@@ -350,8 +349,7 @@ func TestVersionNeeded(t *testing.T) {
 	}
 }
 
-// Whether a code is in a value set that has all of an unknown code system cannot be told; whether it is in a
-// list can.
+// Membership in a value set with all codes of an unknown code system is undecidable; membership in a list is decidable.
 func TestUnknownSystemNeeded(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.ValueSet("http://x/all", `{"include":[{"system":"http://x/unknown"}]}`),
 		fixture.ValueSet("http://x/list", `{"include":[{"system":"http://x/unknown","concept":[{"code":"a"}]}]}`))}
@@ -369,8 +367,8 @@ func TestUnknownSystemNeeded(t *testing.T) {
 	}
 }
 
-// Of a code system whose content is not-present it cannot be told which codes it has (R4 CodeSystem.content; HL7
-// terminology ecosystem IG: $validate-code is not processed on it).
+// Codes of a code system with content not-present cannot be validated (R4 CodeSystem.content; HL7 terminology ecosystem
+// IG).
 func TestContentNotPresent(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Core(t)}
 	sct := "&system=http://snomed.info/sct&code=138875005"
@@ -388,7 +386,7 @@ func TestContentNotPresent(t *testing.T) {
 	}
 }
 
-// The message for an unknown code mentions that it may be an unsupported expression.
+// The message about an unknown code mentions that it may be an unsupported expression.
 func TestCompositional(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Demanding, fixture.Colours)}
 	for system, want := range map[string]bool{"http://x/demanding": true, "http://x/colours": false} {
@@ -415,8 +413,8 @@ func TestContainedValidation(t *testing.T) {
 	}
 }
 
-// A value set that two import is looked into once, and so are those that it imports:
-// else each step would double the work, and 4 KB of a request take hours.
+// A value set imported repeatedly is searched once, as are its own imports. Otherwise each level would double the work,
+// and a request of 4 KB could take hours.
 func TestImportsAreLookedIntoOnce(t *testing.T) {
 	l := terminologytest.ColourLibrary(t)
 	l.Definitions().Bounds.Gathered = 1000
@@ -433,8 +431,8 @@ func TestImportsAreLookedIntoOnce(t *testing.T) {
 	}
 }
 
-// TestManyCodings validates a thousand codings against a hundred includes by hierarchy, each of which has all of them
-// below it: what is above a coding is looked at, and not all that is below each include.
+// TestManyCodings validates a thousand codings against a hundred hierarchical includes that contain all of them: the
+// ancestors of a coding are searched, not all descendants of each include.
 func TestManyCodings(t *testing.T) {
 	const n, deep = 1000, 100
 	concepts := fixture.Repeat(n, func(i int) string { return fmt.Sprintf(`{"code":"c%d"}`, i) })
@@ -517,17 +515,17 @@ func TestAllVersions(t *testing.T) {
 	}
 }
 
-// storedSet is a value set without compose, with the members of its expansion.
+// storedSet returns a value set without compose and with the given members of expansion.
 func storedSet(url, expansion string) string {
 	return fmt.Sprintf(`{"resourceType":"ValueSet","id":"stored","url":%q,"status":"active","expansion":{"identifier":"urn:oid:1.2.3","timestamp":"2020-01-02T03:04:05Z",%s}}`, url, expansion)
 }
 
-// pills are entries of a code system that is not here and of one that is here without one of the codes.
+// pills contains entries of a missing code system, and of one that lacks one of the codes.
 const pills = `"contains":[{"system":"http://x/pills","version":"7","code":"1","display":"Aspirin","designation":[{"language":"de","value":"Kopfwehmittel"}]},
 	{"display":"Others","abstract":true,"contains":[{"system":"http://x/pills","version":"7","code":"2","display":"Ibuprofen","inactive":true},
 		{"system":"http://x/colours","code":"red"},{"system":"http://x/colours","code":"mauve","display":"Mauve"}]}]`
 
-// TestStoredExpansion has value sets that only have an expansion, in files and in requests.
+// TestStoredExpansion checks value sets that only have an expansion, in files and in requests.
 func TestStoredExpansion(t *testing.T) {
 	const url = "http://x/stored"
 	importing := `{"resourceType":"ValueSet","url":"http://x/importing","compose":{"include":[{"valueSet":["http://x/stored"]}]}}`
@@ -585,7 +583,7 @@ func TestStoredExpansion(t *testing.T) {
 	}
 }
 
-// codesIn returns the codes of an answer, and its expansion.
+// codesIn returns the codes and the expansion of a response.
 func codesIn(answer map[string]any) (codes []string, expanded map[string]any) {
 	expanded, _ = answer["expansion"].(map[string]any)
 	list, _ := expanded["contains"].([]any)
@@ -595,7 +593,8 @@ func codesIn(answer map[string]any) (codes []string, expanded map[string]any) {
 	return codes, expanded
 }
 
-// TestPartialExpansion has stored expansions that may lack codes: they are no content, and the answer says why.
+// TestPartialExpansion checks that incomplete stored expansions are not used, and that the response contains the
+// reason.
 func TestPartialExpansion(t *testing.T) {
 	for name, expansion := range map[string]string{
 		"it has 4 of 5 codes":                           `"total":5,` + pills,
@@ -622,8 +621,8 @@ func TestPartialExpansion(t *testing.T) {
 	}
 }
 
-// Codes that a value set lists of a code system, or of a version of it, that is not here are in the value set: the
-// expansion has them and says that they are not checked, and $validate-code says the same.
+// Enumerated codes of a missing code system or version are in the value set. $expand and $validate-code both report
+// that the codes are unchecked.
 func TestListedUnchecked(t *testing.T) {
 	list := func(members string) string {
 		return `{"include":[{` + members + `,"concept":[{"code":"a","display":"Alpha","designation":[{"language":"de","value":"Anton"}]},{"code":"b"}]}]}`
@@ -686,8 +685,8 @@ func TestListedUnchecked(t *testing.T) {
 		`"A definition for CodeSystem http://x/none could not be found, so the code, which the value set lists, cannot be checked"`)
 }
 
-// Others may have the code system that a listed code could not be checked against: they are asked, and the answer
-// stands where they do not.
+// If an enumerated code cannot be checked because its code system is missing, other servers are called first. The local
+// result applies if they fail.
 func TestListedUncheckedOthers(t *testing.T) {
 	h := &api.Handler{Others: true, Library: terminologytest.Library(t, fixture.ComposedOf("http://x/lists", "1", `{"system":"http://x/gone","version":"2","concept":[{"code":"a"}]}`))}
 	w := httptest.NewRecorder()
@@ -701,8 +700,8 @@ func TestListedUncheckedOthers(t *testing.T) {
 	}
 }
 
-// That a fragment of a code system has not all of its codes leaves open whether the whole has a code, not whether a value
-// set of other codes does.
+// A fragment leaves open whether the complete code system has an unknown code, but value sets of other codes are
+// unaffected.
 func TestFragmentElsewhere(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.VersionedSystem("http://x/part", "1", "fragment", "a b"), fixture.VersionedSystem("http://x/here", "1", "complete", "a"),
 		fixture.AllOf("http://x/part"), fixture.AllOf("http://x/here"), fixture.ValueSet("http://x/filtered", `{"include":[{"system":"http://x/part","filter":[{"property":"code","op":"regex","value":"."}]}]}`),
@@ -716,7 +715,7 @@ func TestFragmentElsewhere(t *testing.T) {
 	}
 }
 
-// The reason for a failed filter is only in the message: other servers return no issue for it.
+// The reason for a filter mismatch is only in the message, because other servers return no issue for it.
 func TestMismatchOfSource(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.SourceLibrary(t, fixture.ValueSet("http://x/lengths", `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"=","value":"7cm"}]}]}`))}
 	w, _ := terminologytest.Call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/lengths&system=http://x/measures&code=7s", "")

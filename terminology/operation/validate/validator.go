@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// run validates codings against a value set of the library, or against their code systems if it is nil.
+// run validates codings against a loaded value set, or against their code systems if vs is nil.
 func run(l *definitions.Set, expansions *compose.CodeListCache, vs *definitions.ValueSet, q *Query, b *budget.Budget) (result *Result, err error) {
 	l.Use(func() {
 		var v *validator
@@ -34,7 +34,7 @@ type validator struct {
 	codings    []parameters.Coding
 }
 
-// newValidator prepares validation against a value set, or against code systems if it is nil.
+// newValidator prepares the validation against a value set, or against code systems if vs is nil.
 func newValidator(l *definitions.Set, vs *definitions.ValueSet, q *Query, b *budget.Budget) (*validator, error) {
 	named, language := q.Supplements, q.Language.Preferred(&definitions.ValueSet{})
 	if vs != nil {
@@ -97,12 +97,12 @@ func (v *validator) checkCodings() (list []codingResult, err error) {
 	return list, nil
 }
 
-// noCodes reports whether there are codings but none has a code.
+// noCodes reports whether codings is not empty and all codes are.
 func noCodes(codings []parameters.Coding) bool {
 	return len(codings) > 0 && !slices.ContainsFunc(codings, func(c parameters.Coding) bool { return c.Code != "" })
 }
 
-// infer finds the system of a code from the value set.
+// infer determines the system of a code from the value set.
 func (v *validator) infer(c *parameters.Coding) error {
 	systems, err := v.systemsOf(c)
 	if err != nil {
@@ -123,7 +123,7 @@ func (v *validator) infer(c *parameters.Coding) error {
 	return nil
 }
 
-// missingValueSet turns the error for a missing imported value set into a note. It returns any other error.
+// missingValueSet converts the error about a missing imported value set to an issue. It returns other errors.
 func (v *validator) missingValueSet(err error) error {
 	var e *outcome.Error
 	if !errors.As(err, &e) || len(e.Missing) == 0 || e.Missing[0].Kind != "ValueSet" {
@@ -131,15 +131,15 @@ func (v *validator) missingValueSet(err error) error {
 	}
 	v.checks.absent.valueSets = append(v.checks.absent.valueSets, e.Missing...)
 	id, text := "Unable_to_resolve_value_Set_", fmt.Sprintf("A definition for the value Set '%s' could not be found", e.Missing[0].Canonical)
-	if e.MessageID == "" { // the value set is here, but not its content
+	if e.MessageID == "" { // the value set is loaded without its content
 		id, text = "", e.Text
 	}
 	v.checks.notes.note("error", "not-found", "not-found", id, nil, "", true, "%s", text)
 	return nil
 }
 
-// systemsOf returns the systems that a code has in the value set: those of its expansion, or, as grammars have more codes
-// than an expansion lists, those in which the code is valid.
+// systemsOf returns the systems of a code in the value set: those in its expansion or, with grammars, which have
+// unlisted codes, those in which the code is valid.
 func (v *validator) systemsOf(c *parameters.Coding) (systems []string, err error) {
 	l := v.checks.library
 	named, hasGrammar, err := v.systemsNamed()
@@ -166,7 +166,7 @@ func (v *validator) systemsOf(c *parameters.Coding) (systems []string, err error
 	return systems, nil
 }
 
-// systemsNamed returns the systems that the value set and its imports name, and whether one of them is a grammar.
+// systemsNamed returns the systems of the value set and its imports, and whether any is a grammar.
 func (v *validator) systemsNamed() (systems []string, hasGrammar bool, err error) {
 	l, sets := v.checks.library, make(map[*definitions.ValueSet]bool)
 	if err := compose.NewEvaluator(l, &v.checks.validation.Rules, v.checks.budget).CheckImports(v.checks.valueSet, sets); err != nil {
@@ -191,7 +191,7 @@ func (v *validator) systemsNamed() (systems []string, hasGrammar bool, err error
 	return systems, hasGrammar, v.checks.budget.Spend(len(sets))
 }
 
-// systemsListed returns the systems that a code has in the expansion of the value set.
+// systemsListed returns the systems of a code in the expansion of the value set.
 func (v *validator) systemsListed(c *parameters.Coding) (systems []string, err error) {
 	x, err := (&compose.Expander{Library: v.checks.library, Cache: v.expansions, Rules: &v.checks.validation.Rules, Budget: v.checks.budget}).Codes(v.checks.valueSet)
 	if err != nil {
@@ -205,13 +205,13 @@ func (v *validator) systemsListed(c *parameters.Coding) (systems []string, err e
 	return systems, v.checks.budget.Spend(len(x.Entries) / 8)
 }
 
-// isCode reports whether a code means an entry, ignoring case if its code system does.
+// isCode reports whether a code matches an entry, ignoring case if its code system does.
 func isCode(d *definitions.Set, e definitions.Entry, code []byte) bool {
 	return bytes.Equal(d.Code(e), code) ||
 		e.IsKnown() && !d.Systems.CodeSystems[e.CodeSystem].CaseSensitive && codesystem.EqualFold(d.Code(e), code)
 }
 
-// summarize makes the result.
+// summarize builds the result.
 func (v *validator) summarize(results []codingResult) *Result {
 	r := &Result{UnknownVersions: v.checks.absent.versions, UnknownSystems: v.checks.absent.systems, concept: v.checks.validation.CodeableConcept}
 	r.Valid = slices.ContainsFunc(results, func(d codingResult) bool { return d.member }) && !v.checks.notes.failed()
@@ -243,7 +243,7 @@ func (v *validator) lacking() []outcome.Missing {
 	return list
 }
 
-// shown returns the coding that the result is about: the first valid one of several.
+// shown returns the coding that the result is about: the first valid one, or else a default.
 func (v *validator) shown(results []codingResult) *codingResult {
 	for i := range results {
 		if results[i].member {
@@ -268,7 +268,7 @@ func (d *codingResult) found() *FoundCoding {
 	return f
 }
 
-// standings notes which of the definitions used are deprecated, draft and so on.
+// standings adds issues about deprecated, draft and similar definitions that were used.
 func (v *validator) standings(list []codingResult) {
 	told := map[string]bool{}
 	tell := func(kind string, d *definitions.Definition) {
@@ -304,29 +304,29 @@ func missingSystems(t *definitions.Set, codings []parameters.Coding) (list []out
 // note is an issue found by validation.
 type note struct {
 	outcome.Issue
-	part string // of the coding; Coding.place says where that is
-	told bool   // also part of the message
+	part string // part of the coding; Coding.Place returns its location
+	told bool   // included in the message
 }
 
-// onlyTold is the severity of texts that are part of the message but not an issue, as on other servers.
+// onlyTold is the severity of texts that are only in the message and not an issue, as on other servers.
 const onlyTold = ""
 
-// notes are the issues of all codings of one validation.
+// notes contains the issues of all codings.
 type notes struct {
 	list []note
-	size int // of their texts, in bytes
+	size int // size of the texts in bytes
 }
 
-// maxNoted bounds the size of all notes, in bytes: a request's code system may have a hundred thousand displays to
-// list.
+// maxNoted is the maximum size of all issues in bytes, because a code system in a request may have a hundred thousand
+// displays to list.
 const maxNoted = 4 << 20
 
-// note adds an issue about part of a coding. format and args are its text.
+// note adds an issue about a part of a coding with a formatted text.
 func (n *notes) note(severity, code, txCode, id string, c *parameters.Coding, part string, told bool, format string, args ...any) {
 	n.place(c, note{part: part, told: told, Issue: outcome.Issue{Severity: severity, Code: code, TxCode: txCode, MessageID: id, Text: fmt.Sprintf(format, args...)}})
 }
 
-// place adds a note, located at its part of a coding.
+// place adds an issue with the location of its part of a coding.
 func (n *notes) place(c *parameters.Coding, one note) {
 	if c != nil {
 		one.Expression = []string{c.Place(one.part)}
@@ -339,27 +339,27 @@ func (n *notes) failed() bool { return slices.ContainsFunc(n.list, note.isError)
 
 func (n note) isError() bool { return n.Severity == "error" }
 
-// codingValidator validates codings one by one.
+// codingValidator validates individual codings.
 type codingValidator struct {
 	notes       *notes
 	validation  *Query
 	library     *definitions.Set
-	valueSet    *definitions.ValueSet // nil: against the code system alone
+	valueSet    *definitions.ValueSet // nil: validate only against the code system
 	budget      *budget.Budget
-	supplements []string // canonicals
+	supplements []string // canonicals of supplements
 	candidates  candidateFinder
 	displays    displayChecker
 	absent      absent
 }
 
-// codingResult is the validation result of one coding.
+// codingResult is the result for a coding.
 type codingResult struct {
 	coding     *parameters.Coding
-	member     bool // in the value set, or without one in the code system
+	member     bool // in the value set or, without one, in the code system
 	codeSystem *definitions.CodeSystem
 	entry      definitions.LocatedEntry
 	display    []byte
-	normalized []byte // the code as the code system has it, if that differs by case
+	normalized []byte // code as in the code system if its case differs
 	status     string
 	inactive   bool
 	deprecated bool
@@ -380,23 +380,23 @@ func (v *codingValidator) notInValueSet(c *parameters.Coding) {
 		"The provided code '%s' was not found in the value set '%s'", c, v.valueSet.DisplayName())
 }
 
-// absent lists what the codings need and the library lacks.
+// absent lists the definitions that codings need and the library lacks.
 type absent struct {
-	versions  []string          // canonicals of versions of code systems
-	systems   []string          // urls of code systems that are not here at all
-	unchecked []string          // canonicals of code systems whose codes were accepted without being looked up
-	valueSets []outcome.Missing // imported
+	versions  []string          // canonicals of code system versions
+	systems   []string          // URLs of entirely missing code systems
+	unchecked []string          // canonicals of code systems with accepted, unchecked codes
+	valueSets []outcome.Missing // imported value sets
 }
 
-// isConcept reports whether the codings belong to a CodeableConcept: then one valid coding is enough.
+// isConcept reports whether the codings belong to a CodeableConcept, of which one valid coding suffices.
 func (v *codingValidator) isConcept() bool { return v.validation.CodeableConcept != nil }
 
-// onlyVersions reports whether codings were not found only because their versions are not here.
+// onlyVersions reports whether codings were not found only because of missing versions.
 func (v *validator) onlyVersions() bool {
 	return len(v.checks.absent.versions) > 0 && !slices.ContainsFunc(v.checks.notes.list, func(n note) bool { return n.TxCode == "this-code-not-in-vs" })
 }
 
-// validate validates a coding. An error means that the value set is at fault.
+// validate validates a coding. An error indicates an invalid value set.
 func (v *codingValidator) validate(c *parameters.Coding) (codingResult, error) {
 	d := codingResult{coding: c, entry: definitions.LocatedEntry{Entry: compose.UnknownEntry}}
 	if err := v.budget.Spend(codingSteps + v.validation.Versions.Cost() + len(v.library.Systems.Versions(c.System))); err != nil {
@@ -435,7 +435,8 @@ func (v *codingValidator) validate(c *parameters.Coding) (codingResult, error) {
 // codingSteps is the cost of validating a coding without searching for it.
 const codingSteps = 20
 
-// incomplete notes that a coding has no system, no code, or neither: a warning, since it may be no error at its source.
+// incomplete adds a warning about a coding without system or code. It is not an error because the coding may be valid
+// at its source.
 func (v *codingValidator) incomplete(c *parameters.Coding) {
 	lacks, text := "system", "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided"
 	switch {
@@ -454,7 +455,7 @@ func (v *codingValidator) incomplete(c *parameters.Coding) {
 func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice versionChoice, member *found) error {
 	cs := d.codeSystem
 	switch {
-	case cs == nil && choice.unknown == "" && (!choice.open || v.valueSet == nil) && v.standIn(c, d): // the value set needs no more of it
+	case cs == nil && choice.unknown == "" && (!choice.open || v.valueSet == nil) && v.standIn(c, d): // the value set does not need the complete code system
 	case cs == nil && d.member:
 		v.uncheckedSystem(c, choice.unchecked)
 	case cs == nil:
@@ -471,7 +472,7 @@ func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice ve
 		d.member = false
 		v.notes.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, "The concept '%s' is valid but is not active", c.Code)
 	}
-	// Without the code system or version that the value set means, there is no saying whether it has the code.
+	// If the code system or version of the value set is missing, membership is unknown.
 	if unsure := choice.unknown != "" && choice.index != definitions.None && d.entry.IsKnown(); !d.member && !unsure && !choice.open && v.valueSet != nil {
 		v.notInValueSet(c)
 	}
@@ -481,7 +482,7 @@ func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice ve
 	return nil
 }
 
-// inCodeSystem looks for a code in its code system, which has the given index.
+// inCodeSystem looks up a code in its code system with the given index.
 func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, index uint32) {
 	cs := d.codeSystem
 	at, ok := cs.Concepts.Locate([]byte(c.Code))
@@ -500,7 +501,7 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as %s, so the code may be valid in some other fragment",
 			c.Code, cs.URL, cs.Version, expansion.Article(string(cs.Content)))
 		d.member = d.member || v.valueSet == nil
-		definitions.AddTo(&v.absent.unchecked, cs.URL) // another server may have the rest
+		definitions.AddTo(&v.absent.unchecked, cs.URL) // another server may have the other codes
 		return
 	case !v.validation.MembershipOnly:
 		v.unknownCode(c, cs)
@@ -508,8 +509,8 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 	d.member = false
 }
 
-// unknownCode notes that a code system does not have a code, and why. For units the reason is an issue too, since clients
-// such as HAPI do not show diagnostics.
+// unknownCode adds an issue about an unknown code, with the reason. For units the reason is also a separate issue,
+// because clients such as HAPI do not display diagnostics.
 func (v *codingValidator) unknownCode(c *parameters.Coding, cs *definitions.CodeSystem) {
 	id, text := cs.UnknownCode(c.Code)
 	why := cs.Concepts.Refuser.Refusal([]byte(c.Code))
@@ -525,8 +526,8 @@ func (v *codingValidator) unknownCode(c *parameters.Coding, cs *definitions.Code
 	}
 }
 
-// standIn reports whether what stands in for a code system that is not here, or only in part, has a code. Another server may
-// know better.
+// standIn reports whether a stand-in for a missing or incomplete code system has a code. Another server may have the
+// complete code system.
 func (v *codingValidator) standIn(c *parameters.Coding, d *codingResult) bool {
 	e, ok := v.library.Systems.StandIn(c)
 	if !ok {
@@ -538,7 +539,8 @@ func (v *codingValidator) standIn(c *parameters.Coding, d *codingResult) bool {
 	return true
 }
 
-// checkVersion notes a missing version where the code system demands one (R4 CodeSystem.versionNeeded).
+// checkVersion adds an issue if the code system requires a version and the coding has none (R4
+// CodeSystem.versionNeeded).
 func (v *codingValidator) checkVersion(c *parameters.Coding, cs *definitions.CodeSystem) {
 	if cs.VersionNeeded && c.Version == "" && !v.validation.MembershipOnly {
 		v.notes.note("error", "required", "invalid-data", "", c, "version", true,
@@ -546,8 +548,8 @@ func (v *codingValidator) checkVersion(c *parameters.Coding, cs *definitions.Cod
 	}
 }
 
-// uncheckedSystem notes that the value set lists a code of a code system or version that is not here. The code is valid,
-// as in the expansion, but another server may know better.
+// uncheckedSystem adds a warning about an enumerated code of a missing code system or version. The code is valid, as in
+// the expansion, but another server may be able to check it.
 func (v *codingValidator) uncheckedSystem(c *parameters.Coding, version string) {
 	if v.validation.MembershipOnly {
 		return
@@ -558,7 +560,7 @@ func (v *codingValidator) uncheckedSystem(c *parameters.Coding, version string) 
 		"A definition for CodeSystem %s could not be found, so the code, which the value set lists, cannot be checked", reference)
 }
 
-// unknownSystem notes that a code system is not here, and whether the value set needs it.
+// unknownSystem adds an issue about a missing code system; needed reports whether the value set needs it.
 func (v *codingValidator) unknownSystem(c *parameters.Coding, needed bool) {
 	if _, ok := v.library.AnyValueSet(c.System, ""); ok {
 		v.notes.note("error", "invalid", "invalid-data", "Terminology_TX_System_ValueSet2", c, "system", true,
@@ -585,13 +587,13 @@ func (v *codingValidator) unknownSystem(c *parameters.Coding, needed bool) {
 		"A definition for CodeSystem %s could not be found, so the code cannot be validated", c.System)
 }
 
-// isAbsolute reports whether a uri has a scheme (RFC 3986 §4.3), as Coding.system must (R4 §2.24.0.1, uri).
+// isAbsolute reports whether a URI has a scheme (RFC 3986 §4.3), as Coding.system requires (R4 §2.24.0.1, uri).
 func isAbsolute(uri string) bool {
 	scheme, _, ok := strings.Cut(uri, ":")
 	return ok && scheme != "" && !strings.ContainsAny(scheme, "/?#")
 }
 
-// describe checks the display of a concept that was found, and its status in the code system and the value set.
+// describe validates the display of a found concept and checks its status in the code system and the value set.
 func (v *codingValidator) describe(c *parameters.Coding, d *codingResult) error {
 	known := d.codeSystem != nil && d.entry.IsKnown()
 	texts, err := v.texts(d, known)
@@ -624,7 +626,7 @@ func (v *codingValidator) describe(c *parameters.Coding, d *codingResult) error 
 	return nil
 }
 
-// texts returns the displays and designations of a concept, with those of the named supplements.
+// texts returns the displays and designations of a concept, including those of the named supplements.
 func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text, error) {
 	var supplements []definitions.Supplement
 	if known {
@@ -650,7 +652,7 @@ func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text,
 	return texts, v.budget.Compare(texts)
 }
 
-// checkCase notes that a code differs by case from the one of the code system.
+// checkCase adds an issue if the case of a code differs from that in the code system.
 func (v *codingValidator) checkCase(c *parameters.Coding, d *codingResult) {
 	code := d.codeSystem.Concepts.Code(d.entry.At)
 	if bytes.Equal(code, []byte(c.Code)) {
@@ -662,7 +664,7 @@ func (v *codingValidator) checkCase(c *parameters.Coding, d *codingResult) {
 		c.Code, code, d.codeSystem.Canonical())
 }
 
-// checkAbstract notes that a concept is abstract if the request does not allow that.
+// checkAbstract adds an issue about an abstract concept if the request rejects abstract codes.
 func (v *codingValidator) checkAbstract(c *parameters.Coding, d *codingResult) {
 	if !v.validation.NotAbstract || !d.member || v.library.FlagsOf(d.entry)&codesystem.FlagAbstract == 0 {
 		return
@@ -675,7 +677,7 @@ func (v *codingValidator) checkAbstract(c *parameters.Coding, d *codingResult) {
 	v.notInValueSet(c)
 }
 
-// standing notes that a concept is inactive or deprecated.
+// standing adds issues about an inactive or deprecated concept.
 func (v *codingValidator) standing(c *parameters.Coding, d *codingResult) {
 	flags := v.library.FlagsOf(d.entry)
 	if flags&codesystem.FlagStatus != 0 {
@@ -693,7 +695,8 @@ func (v *codingValidator) standing(c *parameters.Coding, d *codingResult) {
 	}
 }
 
-// inactiveStatus completes a status that does not itself mean inactive, as LOINC's DISCOURAGED does.
+// inactiveStatus returns the status for inactive concepts. It completes statuses that do not imply inactive, unlike
+// LOINC's DISCOURAGED.
 func inactiveStatus(status string) string {
 	switch status {
 	case "", "inactive":

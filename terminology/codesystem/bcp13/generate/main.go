@@ -1,4 +1,4 @@
-// Command generate makes the table of media types.
+// Command generate builds the table of media types.
 package main
 
 import (
@@ -12,7 +12,7 @@ func main() {
 	generate.Readers{"media-types.json.zst": mediaTypes}.Main()
 }
 
-// mediaTypes are the media types that IANA has registered, and those that are in use without.
+// mediaTypes returns the media types registered at IANA, and common unregistered ones.
 func mediaTypes(p generate.Packages) (generate.CodeSystem, error) {
 	var types map[string]struct{}
 	err := p.NPMJSON("mime-db@1.54.0", "db.json", &types)

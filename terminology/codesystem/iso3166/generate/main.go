@@ -1,4 +1,4 @@
-// Command generate makes the tables of countries, of what they are divided into, and of former countries.
+// Command generate builds the tables of countries, subdivisions and former countries.
 package main
 
 import (
@@ -19,7 +19,7 @@ func main() {
 
 const iso3166Package = "iso-3166@4.4.0"
 
-// countries are the codes of ISO 3166-1: alpha-2, alpha-3 and numeric, and those that anyone may give a meaning.
+// countries returns the codes of ISO 3166-1: alpha-2, alpha-3, numeric, and user-assigned.
 func countries(p generate.Packages) (generate.CodeSystem, error) {
 	list, err := p.Objects(iso3166Package, "1.js")
 	if err != nil {
@@ -46,8 +46,8 @@ func countries(p generate.Packages) (generate.CodeSystem, error) {
 	return generate.TableOf(concepts, "user-assigned"), nil
 }
 
-// userAssigned are the codes of a kind that the standard leaves to its users (ISO 3166-1, 8.1.3): AA, QM to QZ, XA to XZ and
-// ZZ, each also with any third letter, and the numbers from 900.
+// userAssigned returns the user-assigned codes of a kind (ISO 3166-1, 8.1.3): AA, QM to QZ, XA to XZ and ZZ, also with
+// a third letter, and the numbers from 900.
 func userAssigned(kind string) (concepts []*generate.Concept) {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	add := func(code string) {
@@ -71,17 +71,17 @@ func userAssigned(kind string) (concepts []*generate.Concept) {
 	return concepts
 }
 
-// subdivisions are the codes of ISO 3166-2.
+// subdivisions returns the codes of ISO 3166-2.
 func subdivisions(p generate.Packages) (generate.CodeSystem, error) {
 	list, err := p.Objects(iso3166Package, "2.js")
 	concepts, parents := generate.Listed(list)
 	return generate.TableOf(generate.Nested(concepts, parents)), err
 }
 
-// former is the code of a former country, and the name that it had.
+// former matches the code of a former country and its name.
 var former = regexp.MustCompile(`(?s)alpha4: '(\w+)'.*?name: (?:'([^']*)'|"([^"]*)")`)
 
-// formerCountries are the codes of ISO 3166-3.
+// formerCountries returns the codes of ISO 3166-3.
 func formerCountries(p generate.Packages) (generate.CodeSystem, error) {
 	text, err := p.NPM(iso3166Package, "3.js")
 	concepts := []*generate.Concept{}

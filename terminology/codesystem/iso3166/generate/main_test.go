@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/internal/generate"
 )
 
-// fetched returns packages, one of which is there already, with the given files.
+// fetched returns Packages with a cached package that contains the given files.
 func fetched(t *testing.T, folder string, files map[string]string) generate.Packages {
 	t.Helper()
 	p := generate.Packages{Folder: t.TempDir()}
@@ -41,7 +41,7 @@ func fetched(t *testing.T, folder string, files map[string]string) generate.Pack
 	return p
 }
 
-// unpacked returns the concepts of the table that a reader writes.
+// unpacked returns the concepts of the table of a reader.
 func unpacked(t *testing.T, p generate.Packages, read func(generate.Packages) (generate.CodeSystem, error)) string {
 	t.Helper()
 	folder := t.TempDir()

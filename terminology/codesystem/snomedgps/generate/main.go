@@ -1,4 +1,4 @@
-// Command generate makes the table of the Global Patient Set.
+// Command generate builds the table of the Global Patient Set.
 package main
 
 import (
@@ -9,7 +9,7 @@ func main() {
 	generate.Readers{"patient-set.json.zst": patientSet}.Main()
 }
 
-// patientSet is the Global Patient Set, as HL7's value set of its codes has it.
+// patientSet returns the Global Patient Set from HL7's value set of its codes.
 func patientSet(p generate.Packages) (generate.CodeSystem, error) {
 	var valueSet struct {
 		Compose struct {

@@ -1,4 +1,4 @@
-// Command generate makes the table of time zones.
+// Command generate builds the table of time zones.
 package main
 
 import (
@@ -12,7 +12,7 @@ func main() {
 	generate.Readers{"zones.json.zst": zones}.Main()
 }
 
-// zones are the names of time zones: those of zones, and the others that mean one of these.
+// zones returns the names of time zones, including aliases.
 func zones(p generate.Packages) (generate.CodeSystem, error) {
 	var file struct{ Zones map[string]any }
 	err := p.NPMJSON("tzdata@1.0.51", "timezone-data.json", &file)

@@ -1,4 +1,4 @@
-// Command generate makes the table of states.
+// Command generate builds the table of states.
 package main
 
 import (
@@ -15,7 +15,7 @@ func main() {
 //go:embed states.txt
 var stateLines string
 
-// states are the states and possessions of USPS Publication 28, Appendix B.
+// states returns the states and possessions of USPS Publication 28, Appendix B.
 func states(generate.Packages) (generate.CodeSystem, error) {
 	var concepts []*generate.Concept
 	for line := range strings.Lines(stateLines) {

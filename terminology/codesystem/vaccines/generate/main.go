@@ -1,4 +1,4 @@
-// Command generate makes the tables of vaccines and their manufacturers.
+// Command generate builds the tables of vaccines and their manufacturers.
 package main
 
 import (
@@ -16,10 +16,10 @@ func main() {
 	}.Main()
 }
 
-// footnote is a footnote's number, which R4 has at the end of some names.
+// footnote matches the number of a footnote at the end of some names in R4.
 var footnote = regexp.MustCompile(`([a-z]|NOS)\d$`)
 
-// v2Table returns a reader of a table of HL7 v2 as R4 has it.
+// v2Table returns a reader for a table of HL7 v2 in R4.
 func v2Table(number string) func(p generate.Packages) (generate.CodeSystem, error) {
 	return func(p generate.Packages) (generate.CodeSystem, error) {
 		var bundle struct {
@@ -34,7 +34,7 @@ func v2Table(number string) func(p generate.Packages) (generate.CodeSystem, erro
 		for _, entry := range bundle.Entry {
 			if r := entry.Resource; r.ResourceType == "CodeSystem" && strings.HasSuffix(r.URL, "/v2-"+number) {
 				for _, c := range r.Concept {
-					c.Display, c.Property = footnote.ReplaceAllString(c.Display, "$1"), nil // R4 says of all that v2 no longer has them
+					c.Display, c.Property = footnote.ReplaceAllString(c.Display, "$1"), nil // R4 marks all of them as deprecated in v2
 					c.Designation = slices.DeleteFunc(c.Designation, func(d generate.Designation) bool { return d.Value == c.Display })
 					for i := range c.Designation {
 						c.Designation[i].Value = footnote.ReplaceAllString(c.Designation[i].Value, "$1")
