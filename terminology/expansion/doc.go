@@ -1,24 +1,24 @@
-// Package expansion answers ValueSet/$expand: [New] makes the [Expansion] that a [Query] asks for, and a [Writer] writes
-// it as JSON. A [Whole] searches and pages an expansion that another server made.
+// Package expansion implements ValueSet/$expand: [New] returns the [Expansion] for a [Query], and a [Writer] writes
+// it as JSON. A [Whole] searches and pages a full expansion of another server.
 //
 // # Where things are
 //
-//	query.go      the parameters, a value set's own among them; _summary and _elements
-//	expansion.go  a page of the codes; expansion.identifier; entity tags
-//	writer.go     the ValueSet as JSON
-//	whole.go      the pages of another server make a Whole, which is searched and paged
+// query.go      the parameters, including a value set's own; _summary and _elements
+// expansion.go  a page of codes; expansion.identifier; entity tags
+// writer.go     the ValueSet as JSON
+// whole.go      builds a Whole from the pages of another server; searches and pages it
 //
 // # Parameters
 //
-// [textindex.Rule] says what filter finds and in which order; docs/concepts/search.md explains it. Long runs of a code system's
-// concepts are searched by an index for each language, other codes one by one, with the same result. What
-// [definitions.Options.Weights] says about a value set gives its expansions an order, and so an index, of their own.
+// [textindex.Rule] defines the matches of a filter and their order; docs/concepts/search.md explains it. Long runs of concepts of
+// a code system are searched with an index per language, other codes individually, with the same result. If
+// [definitions.Options.Weights] has weights for a value set, its expansions have their own order and index.
 //
-// A value set's own parameters, in the extension valueset-expansion-parameter, count if the request has none.
-// expansion.parameter repeats what was asked for, and tells which versions a rule chose, which definitions were used, and
-// which of these are deprecated, withdrawn, retired, experimental or drafts.
+// A value set's own parameters, in the extension valueset-expansion-parameter, are defaults for the request.
+// expansion.parameter contains the parameters of the request, the versions selected by rules, the used definitions, and
+// warnings about deprecated, withdrawn, retired, experimental and draft definitions.
 //
-// The language of displays is that of displayLanguage, else of the value set's own parameter, of Accept-Language, or of
-// the value set; each may be a list with weights (RFC 4647 §3.4 lookup, in both directions). A concept without a display
-// in these languages has its usual one, unless the list has *;q=0. Properties are written as the extensions for R5's.
+// The language of displays is that of displayLanguage, the value set's own parameter, Accept-Language, or the value set,
+// in this order. Each may be a weighted list (RFC 4647 §3.4 lookup, in both directions). A concept without a display
+// in these languages has its default display, unless the list has *;q=0. Properties are extensions as defined for R5.
 package expansion

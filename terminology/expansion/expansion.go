@@ -15,26 +15,26 @@ import (
 
 // Expansion is the requested page of a value set's expansion. It is safe for concurrent use.
 type Expansion struct {
-	Library   *definitions.Set // the definitions
+	Library   *definitions.Set // definitions
 	valueSet  *definitions.ValueSet
-	List      *compose.CodeList // all codes, of all pages
-	query     Query             // with the value set's own parameters
+	List      *compose.CodeList // codes of all pages
+	query     Query             // including the value set's own parameters
 	languages codesystem.Languages
 	page      []definitions.Entry
 	total     int
-	corrected string // the filter without typos; "" if it has none
-	detailed  bool   // an entry may need more than code and display
+	corrected string // corrected filter; "" without corrections
+	detailed  bool   // entries may need more than code and display
 }
 
-// Code is one of ValueSet.expansion.contains.
+// Code is an entry of ValueSet.expansion.contains.
 type Code struct {
-	// System is the url of the code system, and Version its version if the value set has codes of several.
+	// System is the URL of the code system. Version is its version if the value set has codes of several versions.
 	System, Version string
 
-	// Code is the code, and Display its display in the requested language, if there is one.
+	// Code is the code. Display is its display in the requested language, or empty.
 	Code, Display string
 
-	// Abstract says that a user must not choose the code, and Inactive that it should no longer be used.
+	// Abstract means that users must not select the code, Inactive that it should no longer be used.
 	Abstract, Inactive bool
 }
 
@@ -75,10 +75,10 @@ func (x *Expansion) code(e definitions.Entry) Code {
 	return c
 }
 
-// isVersioned reports whether an entry is shown with its version.
+// isVersioned reports whether an entry includes its version.
 func (x *Expansion) isVersioned(e definitions.Entry) bool { return x.List.Versioned && e.IsKnown() }
 
-// hasOneText reports whether there is only one display to choose from.
+// hasOneText reports whether an entry has only one display and no designations.
 func (x *Expansion) hasOneText(e definitions.Entry) bool {
 	return !x.detailed || e.Own() == 0 && e.IsKnown() && !x.languages.Only && len(x.List.Supplements) == 0 &&
 		x.Library.Flags(e)&codesystem.FlagDesignated == 0
@@ -131,10 +131,10 @@ func (x *Expansion) expand(expansions *compose.CodeListCache, b *budget.Budget) 
 	return nil
 }
 
-// askedPerStep is the number of requested designations and properties compared in one step, for each code.
+// askedPerStep is the number of requested designations and properties that are compared per code in one step.
 const askedPerStep = 4
 
-// choosePage finds the requested entries, and how many match in all.
+// choosePage selects the requested entries and counts all matches.
 func (x *Expansion) choosePage(b *budget.Budget) (err error) {
 	if filter := textindex.NewFilter(x.query.Filter, x.Library.Synonyms()); filter != nil {
 		from, to := x.query.window(maxInt32)
@@ -147,8 +147,8 @@ func (x *Expansion) choosePage(b *budget.Budget) (err error) {
 	return nil
 }
 
-// Tag returns the entity tag of an answer. The identifier covers what it was made of; the tag adds the format and, by
-// its timestamp, when the library was loaded.
+// Tag returns the entity tag of a response. The identifier covers the content; the tag adds the format and the time of
+// loading the library.
 func (w *Writer) Tag(xml, pretty bool) string {
 	tag := append(append(make([]byte, 0, 64), '"'), w.identifier[len("urn:uuid:"):]...)
 	tag = strconv.AppendInt(append(tag, '-'), w.x.Library.Loaded.Unix(), 36)
@@ -164,20 +164,20 @@ func (w *Writer) Tag(xml, pretty bool) string {
 	return string(append(w.x.query.subset.appendTag(tag), '"'))
 }
 
-// appendIdentifier appends the expansion's identifier: a UUID of version 5 made from the value set, its content and the
-// parameters, so that the same query has the same answer to the byte.
+// appendIdentifier appends the identifier of the expansion: a UUID version 5 of the value set, its content and the
+// parameters, so that the same query yields the same bytes.
 func appendIdentifier(dst []byte, x *Expansion, parameters []byte) []byte {
 	name := append(make([]byte, 0, 512), expansionNamespace[:]...)
 	name = append(append(append(name, x.valueSet.URL...), '|'), x.valueSet.Version...)
 	name = append(name, 0)
 	name = append(append(name, x.List.Digest[:]...), parameters...)
-	for _, p := range x.query.Properties { // which expansion.parameter does not tell
+	for _, p := range x.query.Properties { // not part of expansion.parameter
 		name = append(append(name, 0), p...)
 	}
 	return appendUUID(dst, name)
 }
 
-// appendUUID appends the UUID of a namespace followed by a name, as a URN.
+// appendUUID appends the UUID version 5 of a namespace followed by a name, as a URN.
 func appendUUID(dst, namespaced []byte) []byte {
 	id := uuid5(namespaced)
 	dst = hex.AppendEncode(append(dst, "urn:uuid:"...), id[:4])
@@ -187,12 +187,12 @@ func appendUUID(dst, namespaced []byte) []byte {
 	return dst
 }
 
-// expansionNamespace is the namespace of identifiers, the UUID of version 5 for a URL.
+// expansionNamespace is the namespace of identifiers, a UUID version 5 of a URL.
 var expansionNamespace = uuid5([]byte("\x6b\xa7\xb8\x11\x9d\xad\x11\xd1\x80\xb4\x00\xc0\x4f\xd4\x30\xc8" + // RFC 9562 §6.6, URL
 	"https://github.com/caddy-fhir/caddy-fhir/terminology#expansion"))
 
-// uuid5 returns the UUID of version 5 (RFC 9562 §5.5) for a namespace followed by a name. Nothing depends on the strength
-// of SHA-1, which the RFC demands.
+// uuid5 returns the UUID version 5 (RFC 9562 §5.5) of a namespace followed by a name. The RFC requires SHA-1; its
+// strength is irrelevant here.
 func uuid5(namespaced []byte) (id [16]byte) {
 	sum := sha1.Sum(namespaced)
 	copy(id[:], sum[:])

@@ -16,54 +16,54 @@ import (
 )
 
 type (
-	// ValueSetRef says which value set is meant.
+	// ValueSetRef refers to the value set.
 	ValueSetRef = compose.ValueSetRef
 
-	// Rules say which versions are used, and what is left out.
+	// Rules select versions and exclude codes.
 	Rules = compose.Rules
 )
 
-// Query holds the parameters of ValueSet/$expand for [Library.Expand]: those of R4, R5 and the HL7 terminology
-// ecosystem. A zero field means that the parameter is not given.
+// Query contains the parameters of ValueSet/$expand for [Library.Expand]: those of R4, R5 and the HL7 terminology
+// ecosystem. Zero values mean absent parameters.
 type Query struct {
 	ValueSetRef
 	Page
 	Rules
 
-	// Language says which languages displays should be in.
+	// Language selects the languages of displays.
 	Language definitions.Language
 
-	// IncludeDesignations says whether to write designations, IncludeDefinition whether to write the whole value set.
+	// IncludeDesignations includes designations, IncludeDefinition the entire value set.
 	IncludeDesignations, IncludeDefinition parameters.Choice
 
-	// ExcludeNested says whether to write codes as a list rather than nested.
+	// ExcludeNested returns a list of codes instead of a tree.
 	ExcludeNested parameters.Choice
 
-	// ExcludePostCoordinated is repeated in the answer and has no other effect: there are no such codes here.
+	// ExcludePostCoordinated has no effect except in expansion.parameter: postcoordinated codes are not supported.
 	ExcludePostCoordinated parameters.Choice
 
-	// Designations are the designations wanted, by use or as urn:ietf:bcp:47|de.
+	// Designations are the requested designations, by use or as urn:ietf:bcp:47|de.
 	Designations []string
 
-	// Properties are the codes of the properties wanted; * is all of them.
+	// Properties are the codes of the requested properties; * means all.
 	Properties []string
 
-	// Limits bounds what may be asked for.
+	// Limits contains the maximum number of codes.
 	Limits Limits
 
-	subset Subset // the part of the answer to write
+	subset Subset // part of the response to write
 }
 
-// Page says which part of an expansion is wanted.
+// Page selects a part of an expansion.
 type Page struct {
-	// Filter is the parameter filter; empty for all.
+	// Filter is the parameter filter; empty matches all codes.
 	Filter string
 
-	// Offset and Count are the parameters of these names; nil if not given.
+	// Offset and Count are the parameters offset and count; nil if absent.
 	Offset, Count *int
 }
 
-// Check checks the parameters against the limits. A filter of spaces becomes empty.
+// Check validates the parameters. It replaces a blank filter by an empty one.
 func (q *Query) Check() error {
 	if strings.TrimSpace(q.Filter) == "" {
 		q.Filter = ""
@@ -76,7 +76,7 @@ func (q *Query) Check() error {
 	return checkFilter(q.Filter)
 }
 
-// paged reports whether only part of the expansion is wanted.
+// paged reports whether only a part of the expansion is requested.
 func (p *Page) paged() bool { return p.Offset != nil || p.Count != nil }
 
 // window returns the range of the page in a list of n entries.
@@ -91,14 +91,14 @@ func (p *Page) window(n int) (from, to int) {
 	return from, to
 }
 
-// Limits bounds what one operation may return. Zero means the default.
+// Limits contains maximum sizes of results. Zero values mean defaults.
 type Limits struct {
-	// Entries is how many codes or matches an answer may hold. A query that would return more, without a page or with
-	// too large a one, is too costly. Default: 10,000.
+	// Entries is the maximum number of codes or matches in a response. A query with more results on its page, or without a
+	// page, is too costly. Default: 10,000.
 	Entries int
 }
 
-// Most returns Entries, or its default.
+// Most returns Entries or its default.
 func (l *Limits) Most() int { return cmp.Or(l.Entries, defaultMaxEntries) }
 
 func checkFilter(filter string) error {
@@ -111,7 +111,7 @@ func checkFilter(filter string) error {
 	return nil
 }
 
-// List returns the field of a repeatable parameter, or nil.
+// List returns the field of a repeatable parameter, or nil for other parameters.
 func (q *Query) List(name string) *[]string {
 	switch name {
 	case "designation":
@@ -124,7 +124,7 @@ func (q *Query) List(name string) *[]string {
 	return q.Versions.List(name)
 }
 
-// choice returns the field of a boolean parameter, or nil.
+// choice returns the field of a boolean parameter, or nil for other parameters.
 func (q *Query) choice(name string) *parameters.Choice {
 	switch name {
 	case "includeDesignations":
@@ -151,20 +151,20 @@ func (q *Query) wantsDesignations() bool {
 
 const (
 	defaultMaxEntries = 10_000
-	maxFilterLength   = 1000 // bytes
+	maxFilterLength   = 1000 // in bytes
 	maxFilterWords    = 20
 )
 
-// tooCostly is the error for too large an answer.
+// tooCostly returns the error for a result with more than limit codes.
 func tooCostly(vs *definitions.ValueSet, limit int) error {
 	return outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
 		fmt.Sprintf("The value set '%s' expansion has too many codes to return (more than %d); ask for a part, with offset and count", vs.Canonical(), limit))
 }
 
-// maxInt32 is more than there can be entries.
+// maxInt32 exceeds any number of entries.
 const maxInt32 = 1<<31 - 1
 
-// Set reads one parameter and reports whether it is known.
+// Set reads a parameter and reports whether it is known.
 func (q *Query) Set(in *parameters.Input) (known bool, err error) {
 	switch in.Name {
 	case "url":
@@ -178,12 +178,12 @@ func (q *Query) Set(in *parameters.Input) (known bool, err error) {
 		q.Version = in.Value
 	case "context":
 		q.Context = in.Value
-	case "contextDirection": // has no effect: a binding's codes are both those to choose from and those to expect
+	case "contextDirection": // no effect: a binding applies in both directions
 		if in.Value != "incoming" && in.Value != "outgoing" {
 			return true, outcome.BadRequest("invalid", "the parameter contextDirection must be incoming or outgoing")
 		}
 	case "filter":
-		if strings.TrimSpace(in.Value) != "" { // a blank one is none, and could not be echoed: FHIR has no empty strings
+		if strings.TrimSpace(in.Value) != "" { // a blank filter counts as absent because FHIR has no empty strings to echo it
 			q.Filter = in.Value
 		}
 	case "date":
@@ -200,7 +200,7 @@ func (q *Query) Set(in *parameters.Input) (known bool, err error) {
 	return true, err
 }
 
-// setOther reads a parameter that is a list, a boolean, _summary or _elements.
+// setOther reads a list, a boolean, _summary or _elements.
 func (q *Query) setOther(in *parameters.Input) (known bool, err error) {
 	if list := q.List(in.Name); list != nil {
 		*list = append(*list, in.Value)
@@ -224,14 +224,14 @@ func checkLanguage(list string) error {
 	return nil
 }
 
-// Adopt takes the parameters that a value set sets for its own expansion, where the query has none.
+// Adopt applies a value set's own parameters as defaults.
 func (q *Query) Adopt(own []parameters.Input) error {
 	if len(own) == 0 {
 		return nil
 	}
 	adopted := *q
 	for i := range own {
-		if in := &own[i]; in.Name != "displayLanguage" && !q.gives(in.Name) { // displayLanguage: see Language.preferred
+		if in := &own[i]; in.Name != "displayLanguage" && !q.gives(in.Name) { // displayLanguage: see Language.Preferred
 			if _, err := adopted.Set(in); err != nil {
 				return err
 			}
@@ -241,7 +241,7 @@ func (q *Query) Adopt(own []parameters.Input) error {
 	return nil
 }
 
-// gives reports whether the query has a parameter; one sent in a request counts even if it is blank.
+// gives reports whether the query has a parameter; a blank parameter of a request counts.
 func (q *Query) gives(name string) bool {
 	if q.Sent(name) {
 		return true
@@ -265,21 +265,21 @@ func (q *Query) gives(name string) bool {
 	return false
 }
 
-// Subset is the part of an answer that _summary and _elements ask for (R4 RESTful search, Summary and Elements). The
-// zero value is all of it.
+// Subset is the part of a response that _summary and _elements select (R4 RESTful search, Summary and Elements). The
+// zero value selects everything.
 type Subset struct {
 	Summary  string   // true, text, data or count
-	elements []string // names of elements
+	elements []string // element names
 }
 
-// summaryElements are the summary elements of ValueSet and CodeSystem in R4. The expansion is not among them.
+// summaryElements are the summary elements of ValueSet and CodeSystem in R4, which exclude the expansion.
 var summaryElements = []string{
 	"url", "identifier", "version", "name", "title", "status", "experimental", "date", "publisher", "contact", "useContext",
 	"jurisdiction", "immutable", "caseSensitive", "valueSet", "hierarchyMeaning", "compositional", "versionNeeded", "content",
 	"supplements", "count", "filter", "property",
 }
 
-// Set reads one parameter and reports whether it is one of the two.
+// Set reads _summary or _elements, and reports whether the parameter is one of them.
 func (s *Subset) Set(in *parameters.Input) (known bool, err error) {
 	switch in.Name {
 	case "_summary":
@@ -306,7 +306,7 @@ func (s *Subset) Set(in *parameters.Input) (known bool, err error) {
 	return true, nil
 }
 
-// trimType removes the resource type from a path: ValueSet.url becomes url.
+// trimType removes the resource type from a path, such as ValueSet.url.
 func trimType(path string) string {
 	if kind, rest, ok := strings.Cut(path, "."); ok && definitions.IsResourceType(kind) {
 		return rest
@@ -316,7 +316,7 @@ func trimType(path string) string {
 
 func (s *Subset) all() bool { return s.Summary == "" && s.elements == nil }
 
-// Has reports whether to show an element. Mandatory ones are always shown.
+// Has reports whether the subset includes an element. Mandatory elements are always included.
 func (s *Subset) Has(element string) bool {
 	if s.all() || element == "id" || element == "status" || element == "content" {
 		return true
@@ -341,12 +341,12 @@ func (s *Subset) appendMeta(dst []byte) []byte {
 	return AppendSubsetted(dst)
 }
 
-// AppendSubsetted appends the tag of an incomplete resource.
+// AppendSubsetted appends the tag SUBSETTED of an incomplete resource.
 func AppendSubsetted(dst []byte) []byte {
 	return append(dst, `,"meta":{"tag":[{"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue","code":"SUBSETTED","display":"subsetted"}]}`...)
 }
 
-// appendTag appends what identifies the subset in an entity tag.
+// appendTag appends the part of an entity tag that identifies the subset.
 func (s *Subset) appendTag(dst []byte) []byte {
 	if s.all() {
 		return dst

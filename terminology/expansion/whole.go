@@ -19,39 +19,39 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Whole is a complete expansion from another server, to be searched by [textindex.Rule] and paged here. Entries are
-// returned as that server wrote them. Use a [WholeBuilder] to make one. It is safe for concurrent use.
+// Whole is a full expansion from another server, which can be searched by [textindex.Rule] and paged. Entries keep the
+// JSON of that server. Create it with a [WholeBuilder]. It is safe for concurrent use.
 type Whole struct {
 	head       []fhirjson.Member // members of the ValueSet except expansion
-	expansion  []fhirjson.Member // its members except contains, total, offset and parameter
-	parameters [][]byte          // expansion.parameter, except those of a page
+	expansion  []fhirjson.Member // members of expansion except contains, total, offset and parameter
+	parameters [][]byte          // expansion.parameter except paging parameters
 	entries    []wholeEntry
 	languages  codesystem.Languages
-	index      *textindex.Index     // nil if there are few entries
-	compounds  *textindex.Compounds // of these; nil if there is an index
+	index      *textindex.Index     // nil for few entries
+	compounds  *textindex.Compounds // compounds of the entries; nil with an index
 	ranks      []uint32             // by entry
 	digest     [sha256.Size]byte
 	size       int
 }
 
-// wholeEntry is one of expansion.contains.
+// wholeEntry is an entry of expansion.contains.
 type wholeEntry struct {
-	raw      []byte // JSON
+	raw      []byte // JSON of the entry
 	code     []byte
 	display  []byte
 	inactive bool
 	abstract bool
-	texts    []codesystem.Text // its designations
+	texts    []codesystem.Text // designations
 }
 
-// Len returns how many entries there are.
+// Len returns the number of entries.
 func (w *Whole) Len() int { return len(w.entries) }
 
-// Size returns the approximate memory use in bytes.
+// Size returns the approximate size in bytes.
 func (w *Whole) Size() int { return w.size }
 
-// Expand returns the ValueSet with a page of entries, in JSON. Words of the filter also stand for their synonyms, unless
-// these are nil. More than limit entries are too costly.
+// Expand returns the ValueSet with a page of entries in JSON. synonyms applies to words of the filter unless nil. More
+// than limit entries are an error.
 func (w *Whole) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte, error) {
 	page := w.page(p, synonyms)
 	if len(page.entries) > limit {
@@ -77,14 +77,14 @@ func (w *Whole) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte,
 	return append(list.End(dst), '}', '}'), nil
 }
 
-// foundPage is the entries of a page, how many there are in all, and the filter without typos; "" if it has none.
+// foundPage contains the entries of a page, the total, and the corrected filter, if any.
 type foundPage struct {
 	entries   []uint32
 	total     int
 	corrected string
 }
 
-// page returns a page.
+// page returns the entries of a page.
 func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage) {
 	filter := textindex.NewFilter(p.Filter, synonyms)
 	if filter == nil {
@@ -97,7 +97,7 @@ func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage) {
 	}
 	from, to := p.window(maxInt32)
 	parts := []textindex.Part{{Corpus: (*wholeCorpus)(w), Compounds: w.compounds, Index: w.index}}
-	hits, total, _ := textindex.Search(parts, filter, from, to, nil) // only spend can fail
+	hits, total, _ := textindex.Search(parts, filter, from, to, nil) // errors are only returned by spend
 	for _, h := range hits {
 		page.entries = append(page.entries, h.Doc)
 	}
@@ -105,7 +105,7 @@ func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage) {
 	return page
 }
 
-// definition returns the value set to name in errors.
+// definition returns the value set for error messages.
 func (w *Whole) definition() *definitions.ValueSet {
 	vs := new(definitions.ValueSet)
 	for _, m := range w.head {
@@ -116,7 +116,7 @@ func (w *Whole) definition() *definitions.ValueSet {
 	return vs
 }
 
-// appendParameters appends expansion.parameter: those of the page, and those from the other server.
+// appendParameters appends expansion.parameter: those of the page and those of the other server.
 func (w *Whole) appendParameters(dst []byte, p Page, corrected string) []byte {
 	list := parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	if p.Filter != "" {
@@ -133,7 +133,7 @@ func (w *Whole) appendParameters(dst []byte, p Page, corrected string) []byte {
 	return list.list.End(list.dst)
 }
 
-// appendIdentifier appends an identifier for a page; the other server's was for its own page.
+// appendIdentifier appends an identifier of the page, because the other server's identifier belongs to its own page.
 func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 	name := append(append(bytes.Clone(expansionNamespace[:]), w.digest[:]...), p.Filter...)
 	name = appendNumber(append(name, 0), p.Offset)
@@ -143,16 +143,16 @@ func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 	return appendUUID(dst, name)
 }
 
-// wholeCorpus makes the entries of a Whole searchable.
+// wholeCorpus is the search corpus of a Whole.
 type wholeCorpus Whole
 
-// Len implements [textindex.Corpus], as do the methods below.
+// Len and the following methods implement [textindex.Corpus].
 func (c *wholeCorpus) Len() int               { return len(c.entries) }
 func (c *wholeCorpus) Code(doc uint32) []byte { return c.entries[doc].code }
 func (c *wholeCorpus) Rank(doc uint32) uint32 { return c.ranks[doc] }
 func (c *wholeCorpus) Language() string       { return c.languages.First() }
 
-// Parent implements [textindex.Terms], as do the methods below. The other server's hierarchy is unknown.
+// Parent and the following methods implement [textindex.Terms]. The hierarchy is unknown.
 func (c *wholeCorpus) Parent(uint32) (uint32, bool) { return 0, false }
 func (c *wholeCorpus) Abstract(doc uint32) bool     { return c.entries[doc].abstract }
 func (c *wholeCorpus) Inactive(doc uint32) bool     { return c.entries[doc].inactive }
@@ -169,10 +169,10 @@ func (c *wholeCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, f
 	return c.languages.AppendSearched(dst, c.entries[doc].texts, "")
 }
 
-// maxNesting bounds the nesting of entries.
+// maxNesting is the maximum nesting of entries.
 const maxNesting = 64
 
-// wholePage is a page being read.
+// wholePage is the state of parsing a page.
 type wholePage struct {
 	builder       *WholeBuilder
 	total, offset int
@@ -181,7 +181,7 @@ type wholePage struct {
 	depth         int
 }
 
-// keep keeps a member of the first page as it is.
+// keep stores a member of the first page unchanged.
 func (x *wholePage) keep(r *fhirjson.Reader, name string, list *[]fhirjson.Member) error {
 	if x.builder.pages > 0 {
 		return r.Skip()
@@ -220,7 +220,7 @@ func (x *wholePage) number(r *fhirjson.Reader, n *int) error {
 	return err
 }
 
-// extensions reads the extensions of the expansion. One says that entries were left out.
+// extensions reads the extensions of the expansion. It rejects an incomplete expansion.
 func (x *wholePage) extensions(r *fhirjson.Reader) error {
 	raw, err := r.Value(0)
 	if err != nil {
@@ -235,7 +235,7 @@ func (x *wholePage) extensions(r *fhirjson.Reader) error {
 	return nil
 }
 
-// paging are the parameters that differ between pages.
+// paging lists the parameters that differ between pages.
 var paging = []string{"filter", "offset", "count"}
 
 func (x *wholePage) parameter(r *fhirjson.Reader) error {
@@ -258,7 +258,7 @@ func (x *wholePage) parameter(r *fhirjson.Reader) error {
 	return nil
 }
 
-// entry reads one of expansion.contains, then those nested in it.
+// entry reads an entry of expansion.contains and its nested entries.
 func (x *wholePage) entry(r *fhirjson.Reader) error {
 	raw, err := r.Value('{')
 	if err != nil {
@@ -271,7 +271,7 @@ func (x *wholePage) entry(r *fhirjson.Reader) error {
 		return err
 	}
 	if len(e.code) == 0 {
-		return fmt.Errorf("%w: an entry without a code", errNotWhole) // a heading, which only a tree can show
+		return fmt.Errorf("%w: an entry without a code", errNotWhole) // a heading, which cannot be part of a list
 	}
 	e.raw = slices.Clip(append(e.raw, '}'))
 	x.builder.whole.size += 2*len(raw) + 128
@@ -291,7 +291,7 @@ func (x *wholePage) entry(r *fhirjson.Reader) error {
 // entryKey identifies an entry together with its code.
 type entryKey struct{ system, version string }
 
-// members reads the members of an entry, and returns the entries nested in it.
+// members reads the members of an entry and returns its nested entries.
 func (x *wholePage) members(e *wholeEntry, key *entryKey, raw jsontext.Value) (within jsontext.Value, err error) {
 	r := fhirjson.NewReader(bytes.NewReader(raw))
 	err = r.Object(func(name []byte) error {
@@ -319,11 +319,11 @@ func (e *wholeEntry) keep(name string, value jsontext.Value) {
 		open = '{'
 	}
 	value = value.Clone()
-	_ = value.Compact() // it was read, so it is JSON
+	_ = value.Compact() // valid JSON, because it was parsed before
 	e.raw = fhirjson.Member{Name: name, Value: value}.Append(append(e.raw, open))
 }
 
-// read reads a member that the search needs.
+// read reads a member that the search uses.
 func (e *wholeEntry) read(r *fhirjson.Reader, name string, key *entryKey) error {
 	var text string
 	switch name {
@@ -350,7 +350,7 @@ func (e *wholeEntry) read(r *fhirjson.Reader, name string, key *entryKey) error 
 	return nil
 }
 
-// designation reads one of contains.designation. A display in another language always counts for the search.
+// designation reads an entry of contains.designation. Displays in other languages are always searched.
 func (e *wholeEntry) designation(r *fhirjson.Reader) error {
 	var t codesystem.Text
 	err := r.Object(func(name []byte) error {
@@ -371,17 +371,17 @@ func (e *wholeEntry) designation(r *fhirjson.Reader) error {
 	return err
 }
 
-// WholeBuilder makes a [Whole] of the pages of an expansion. It fails if they contradict each other, as pages of
-// servers without a stable total or order do.
+// WholeBuilder builds a [Whole] from the pages of an expansion. It returns an error if pages are inconsistent, which
+// happens at servers without a stable total or order.
 type WholeBuilder struct {
-	// Languages is the list of languages that displays were asked for in, used if the pages do not say.
+	// Languages is the requested list of languages, used if the pages do not specify it.
 	Languages string
 
-	// Terse leaves designations out of the answers; they are still searched.
+	// Terse omits designations from responses; they are still searched.
 	Terse bool
 
 	whole        Whole
-	total        int // by the pages; -1 if unknown
+	total        int // total of the pages; -1 if unknown
 	pages        int
 	seen         map[string]bool
 	designations bool
@@ -389,24 +389,25 @@ type WholeBuilder struct {
 	language     string
 }
 
-// ErrContradiction is wrapped in the error for pages that contradict each other.
+// ErrContradiction is wrapped by the error for inconsistent pages.
 var ErrContradiction = errors.New("the pages of the expansion contradict each other")
 
 var errNotWhole = errors.New("the expansion is not whole")
 
-// Offset returns the offset of the next page to ask for.
+// Offset returns the offset of the next page to request.
 func (b *WholeBuilder) Offset() int { return len(b.whole.entries) }
 
-// Total returns the number of entries to expect, if known.
+// Total returns the expected number of entries, if known.
 func (b *WholeBuilder) Total() (int, bool) { return b.total, b.pages > 0 && b.total >= 0 }
 
-// Size returns the approximate memory use in bytes.
+// Size returns the approximate size in bytes.
 func (b *WholeBuilder) Size() int { return b.whole.size }
 
 // Designations reports whether any entry has designations.
 func (b *WholeBuilder) Designations() bool { return b.designations }
 
-// Add adds the next page, a ValueSet in JSON that was asked for with count entries. It reports whether there are more.
+// Add adds the next page, a ValueSet in JSON that was requested with the given count. It reports whether more pages
+// follow.
 func (b *WholeBuilder) Add(page []byte, count int) (more bool, err error) {
 	x := wholePage{builder: b, total: -1, offset: -1}
 	r := fhirjson.ReaderOf(page)
@@ -422,7 +423,7 @@ func (b *WholeBuilder) Add(page []byte, count int) (more bool, err error) {
 	return b.check(&x, count)
 }
 
-// check checks that a page fits those before, and takes its entries.
+// check checks that a page is consistent with the previous pages, and adds its entries.
 func (b *WholeBuilder) check(x *wholePage, count int) (more bool, err error) {
 	if b.seen == nil {
 		b.seen = make(map[string]bool)
@@ -446,7 +447,7 @@ func (b *WholeBuilder) check(x *wholePage, count int) (more bool, err error) {
 	return b.more(len(x.entries), count)
 }
 
-// more reports whether there are more pages after one with n entries.
+// more reports whether more pages follow a page with n entries.
 func (b *WholeBuilder) more(n, count int) (bool, error) {
 	have := len(b.whole.entries)
 	switch {
@@ -461,7 +462,7 @@ func (b *WholeBuilder) more(n, count int) (bool, error) {
 	return !b.done, nil
 }
 
-// Whole returns the expansion once there are no more pages to add.
+// Whole returns the expansion after the last page was added.
 func (b *WholeBuilder) Whole() (*Whole, error) {
 	if !b.done {
 		return nil, errNotWhole

@@ -18,15 +18,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Writer writes the ValueSet that $expand returns.
+// Writer writes the ValueSet response of $expand.
 type Writer struct {
 	x     *Expansion
-	get   bool          // for a GET: a list unless a tree is asked for, and always an offset
-	shape *compose.Tree // of the page; nil: a list
+	get   bool          // for GET: a list unless a tree is requested, and always an offset
+	shape *compose.Tree // tree of the page; nil for a list
 
-	echo       []byte // expansion.parameter
+	echo       []byte // JSON of expansion.parameter
 	identifier []byte
-	room       struct { // for a usual echo and for identifier
+	room       struct { // preallocated for a typical echo and for identifier
 		echo       [256]byte
 		identifier [len("urn:uuid:") + 36]byte
 	}
@@ -34,7 +34,7 @@ type Writer struct {
 
 	extensions extensionWriter
 	shown      []codesystem.Text
-	lastSystem struct { // the last one written, and its place
+	lastSystem struct { // last written code system, and its position
 		system   uint32
 		from, to int
 	}
@@ -49,7 +49,7 @@ func appendNumber(dst []byte, n *int) []byte {
 	return strconv.AppendInt(dst, int64(*n), 10)
 }
 
-// Article adds the indefinite article to a content mode.
+// Article prepends the indefinite article to a content mode.
 func Article(noun string) string {
 	if noun == string(definitions.ContentExample) {
 		return "an " + noun
@@ -57,22 +57,22 @@ func Article(noun string) string {
 	return "a " + noun
 }
 
-// chunk is how many bytes of an answer are made before they are written.
+// chunk is the minimum number of bytes per write of a streamed response.
 const chunk = 64 << 10
 
 type stream struct {
-	out    io.Writer // nil: the answer is made whole
-	failed error     // of writing
+	out    io.Writer // nil for a buffered response
+	failed error     // error of out
 }
 
-// write writes part of the answer, unless an earlier write failed.
+// write writes a part of the response unless an earlier write failed.
 func (s *stream) write(part []byte) {
 	if s.failed == nil {
 		_, s.failed = s.out.Write(part)
 	}
 }
 
-// flush writes what has been made of a streamed answer if it is enough.
+// flush writes the buffered part of a streamed response if it is large enough.
 func (w *Writer) flush(dst []byte) []byte {
 	if w.stream.out == nil || len(dst) < chunk {
 		return dst
@@ -82,19 +82,19 @@ func (w *Writer) flush(dst []byte) []byte {
 	return dst[:0]
 }
 
-// Parameter is one of ValueSet.expansion.parameter.
+// Parameter is an entry of ValueSet.expansion.parameter.
 type Parameter struct {
-	// Name is the name, and Value the value of whatever type, as text.
+	// Name is the name. Value is the value of any type as text.
 	Name, Value string
 }
 
-// Parameters returns expansion.parameter: what was asked for, the definitions used, and warnings about them.
+// Parameters returns expansion.parameter: parameters of the request, used definitions, and warnings about them.
 func (x *Expansion) Parameters() []Parameter {
 	var written []byte
 	x.Library.Use(func() { written = NewWriter(x, false).echo })
 	_, array, _ := bytes.Cut(written, []byte{':'})
 	r, list := fhirjson.ReaderOf(array), []Parameter{}
-	_ = r.Array(func() error { // no error: this was written above
+	_ = r.Array(func() error { // cannot fail: written above
 		var in parameters.Input
 		err := r.Object(func(name []byte) error { return in.Member(r, name, 0) })
 		list = append(list, Parameter{Name: in.Name, Value: in.Value})
@@ -103,7 +103,7 @@ func (x *Expansion) Parameters() []Parameter {
 	return list
 }
 
-// WriteTo writes the answer while it is made, in a buffer that may be larger afterwards.
+// WriteTo streams the response using a buffer, which may grow.
 func (w *Writer) WriteTo(out io.Writer, buffer *[]byte) error {
 	w.stream.out = out
 	*buffer = w.Append((*buffer)[:0])
@@ -114,7 +114,7 @@ func (w *Writer) WriteTo(out io.Writer, buffer *[]byte) error {
 	return nil
 }
 
-// NewWriter prepares the answer to a GET or a POST.
+// NewWriter prepares the response to a GET or POST.
 func NewWriter(x *Expansion, get bool) *Writer {
 	w := &Writer{x: x, get: get, extensions: extensionWriter{x: x}}
 	w.shape = w.chooseShape()
@@ -123,8 +123,8 @@ func NewWriter(x *Expansion, get bool) *Writer {
 	return w
 }
 
-// chooseShape returns the tree of the answer, or nil for a list. A page is a list, and so is the result of a text filter,
-// unless the value set itself has a filter: then its concepts keep their places.
+// chooseShape returns the tree of the response, or nil for a list. A page is always a list, as is the result of a text
+// filter, unless the value set itself has a filter: then its concepts keep their positions.
 func (w *Writer) chooseShape() *compose.Tree {
 	q, x := &w.x.query, w.x.List
 	if !x.Tree || !w.wantsTree() || len(w.x.page) < w.x.total || q.Offset != nil && *q.Offset > 0 {
@@ -139,8 +139,8 @@ func (w *Writer) chooseShape() *compose.Tree {
 	return compose.Shape(w.x.Library, w.x.page, true)
 }
 
-// wantsTree reports whether the answer may be a tree. A GET must itself say excludeNested=false, since most such clients
-// read the top level alone and would lose codes.
+// wantsTree reports whether the response may be a tree. A GET must explicitly have excludeNested=false, because most
+// GET clients read only the top level and would miss codes.
 func (w *Writer) wantsTree() bool {
 	if w.get {
 		return w.x.query.ExcludeNested == parameters.No && w.x.query.Sent("excludeNested")
@@ -148,7 +148,8 @@ func (w *Writer) wantsTree() bool {
 	return w.x.query.ExcludeNested != parameters.Yes
 }
 
-// Append appends the ValueSet as JSON, by hand, so that an answer costs no more than copying its text.
+// Append appends the ValueSet as JSON without a generic encoder, so that a response costs little more than copying its
+// text.
 func (w *Writer) Append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
 	dst = w.x.query.subset.appendMeta(dst)
@@ -169,20 +170,20 @@ func (w *Writer) appendExpansion(dst []byte) []byte {
 		dst = append(w.x.Library.Loaded.AppendFormat(append(dst, '"'), time.RFC3339), '"')
 	}
 	hasCodes := w.x.query.subset.hasCodes()
-	if w.x.query.paged() || !hasCodes || len(w.x.List.Based) == 0 { // of a grammar it is unknown; a page says whether there are more
+	if w.x.query.paged() || !hasCodes || len(w.x.List.Based) == 0 { // the total of a grammar is unknown, but a page reveals whether more codes follow
 		dst = strconv.AppendInt(append(dst, `,"total":`...), int64(w.x.total), 10)
 	}
 	if !hasCodes {
 		return append(dst, '}')
 	}
-	if w.x.query.paged() || w.get { // R4 has the offset where there is paging
+	if w.x.query.paged() || w.get { // R4 includes the offset only with paging
 		dst = appendNumber(append(dst, `,"offset":`...), w.x.query.Offset)
 	}
 	dst = w.appendContains(append(dst, w.echo...))
 	return append(w.appendExpansionExtensions(dst), '}')
 }
 
-// appendValueSet appends the members that identify the value set, or all of them.
+// appendValueSet appends the identifying members of the value set, or all members.
 func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, whole bool) []byte {
 	member := func(name, value string) {
 		if part.Has(name) {
@@ -197,7 +198,7 @@ func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, whole bo
 	member("version", vs.Version)
 	member("name", vs.Name)
 	member("title", vs.Title)
-	member("status", cmp.Or(vs.Status, "unknown")) // R4 requires one
+	member("status", cmp.Or(vs.Status, "unknown")) // required by R4
 	if vs.Experimental != nil && part.Has("experimental") {
 		dst = strconv.AppendBool(append(dst, `,"experimental":`...), *vs.Experimental)
 	}
@@ -214,7 +215,8 @@ func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, whole bo
 	return dst
 }
 
-// unclosed returns why the expansion may lack codes. Other servers have the same wording, which clients may look for.
+// unclosed returns the reasons why the expansion may lack codes, with the text of other servers, which clients may
+// depend on.
 func (w *Writer) unclosed() (reasons []string) {
 	for _, index := range w.x.List.CodeSystems {
 		if cs := w.x.Library.Systems.CodeSystems[index]; cs.Content != definitions.ContentComplete {
@@ -231,8 +233,8 @@ func (w *Writer) unclosed() (reasons []string) {
 	return reasons
 }
 
-// appendExpansionExtensions appends expansion.extension: incomplete code systems, and the properties of the entries, which
-// are known only when those have been written.
+// appendExpansionExtensions appends expansion.extension: incomplete code systems, and the properties of the entries,
+// which are only known after the entries have been written.
 func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
 	list := fhirjson.Array{Name: "extension"}
 	for _, reason := range w.unclosed() {
@@ -254,7 +256,7 @@ func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
 	return list.End(dst)
 }
 
-// appendParameters appends expansion.parameter: what was asked for, the definitions used, and warnings about them.
+// appendParameters appends expansion.parameter: parameters of the request, used definitions, and warnings about them.
 func (w *Writer) appendParameters(dst []byte) []byte {
 	list := &parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	q, x := &w.x.query, w.x.List
@@ -289,7 +291,7 @@ func (w *Writer) appendParameters(dst []byte) []byte {
 	return list.list.End(list.dst)
 }
 
-// choices adds the booleans that were asked for.
+// choices adds the boolean parameters of the request.
 func (l *parameterList) choices(q *Query) {
 	l.choice("excludeNested", q.ExcludeNested)
 	l.choice("activeOnly", q.ActiveOnly)
@@ -312,7 +314,7 @@ func (w *Writer) listUsed(list *parameterList) {
 		}
 	}
 	for _, b := range w.x.List.Based {
-		if b.On != nil { // other servers have no warning if filters select among its codes
+		if b.On != nil { // other servers do not warn if filters select common codes
 			list.warning(&b.On.Definition, w.x.valueSet)
 		}
 	}
@@ -363,21 +365,21 @@ func (l *parameterList) begin(name, kind string) []byte {
 	return append(append(append(dst, `","`...), kind...), '"', ':')
 }
 
-// stored adds a parameter for a value set whose codes are from a stored expansion: its identifier.
+// stored adds the identifier of the stored expansion, if any.
 func (l *parameterList) stored(vs *definitions.ValueSet) {
 	if vs.Stored != nil {
 		l.text("used-expansion", "valueUri", cmp.Or(vs.Stored.Identifier, vs.Canonical()))
 	}
 }
 
-// warning adds a parameter for the standing of a definition, if it has one.
+// warning adds the status of a definition, if notable.
 func (l *parameterList) warning(d *definitions.Definition, vs *definitions.ValueSet) {
 	if name := d.Standing(vs); name != "" {
 		l.text("warning-"+name, "valueUri", d.Canonical())
 	}
 }
 
-// appendContains appends expansion.contains, as a list or as a tree.
+// appendContains appends expansion.contains as a list or tree.
 func (w *Writer) appendContains(dst []byte) []byte {
 	if w.shape != nil {
 		return w.appendTree(dst, w.shape.Root)
@@ -392,11 +394,11 @@ func (w *Writer) appendContains(dst []byte) []byte {
 	return list.End(dst)
 }
 
-// maxPrefetched is the largest page whose entries are prefetched.
+// maxPrefetched is the maximum number of entries of a page that are prefetched.
 const maxPrefetched = 256
 
-// fetch reads the first bytes of all entries of a page: they lie anywhere in memory, and the processor would otherwise
-// wait for one after the other.
+// fetch reads the first bytes of all entries of a page in advance, so that the cache misses of scattered memory
+// overlap.
 func (w *Writer) fetch() {
 	var sum byte
 	for _, e := range w.x.page {
@@ -405,7 +407,7 @@ func (w *Writer) fetch() {
 			sum += byte(len(code)+len(display)) + byte(flags)
 		}
 	}
-	w.prefetched = sum // or the compiler would drop the reads
+	w.prefetched = sum // keeps the compiler from removing the reads
 }
 
 // appendTree appends an entry and its following siblings, each with its children.
@@ -418,7 +420,7 @@ func (w *Writer) appendTree(dst []byte, first uint32) []byte {
 	return list.End(dst)
 }
 
-// appendEntry appends one of expansion.contains without its closing brace.
+// appendEntry appends an entry of expansion.contains without its closing brace.
 func (w *Writer) appendEntry(dst []byte, i int) []byte {
 	l, e := w.x.Library, w.x.page[i]
 	code, display, flags := l.Coded(e)
@@ -443,7 +445,7 @@ func (w *Writer) appendEntry(dst []byte, i int) []byte {
 	return w.appendTexts(dst, e)
 }
 
-// appendSystem appends the code system of an entry, which is copied if the previous entry has the same.
+// appendSystem appends the code system of an entry, copying it from the previous entry if equal.
 func (w *Writer) appendSystem(dst []byte, system uint32) []byte {
 	if last := w.lastSystem; last.to > 0 && last.system == system {
 		return append(dst, dst[last.from:last.to]...)
@@ -454,7 +456,7 @@ func (w *Writer) appendSystem(dst []byte, system uint32) []byte {
 	return dst
 }
 
-// appendTexts appends display and designations.
+// appendTexts appends the display and designations.
 func (w *Writer) appendTexts(dst []byte, e definitions.Entry) []byte {
 	if w.x.hasOneText(e) {
 		return fhirjson.AppendMember(dst, "display", w.x.Library.Display(e))
@@ -470,7 +472,7 @@ func (w *Writer) appendTexts(dst []byte, e definitions.Entry) []byte {
 	return dst
 }
 
-// wantsDesignation reports whether a designation was asked for, by use or by language as urn:ietf:bcp:47|de.
+// wantsDesignation reports whether a designation is requested, by use or by language as urn:ietf:bcp:47|de.
 func (q *Query) wantsDesignation(t *codesystem.Text) bool {
 	return len(q.Designations) == 0 || slices.ContainsFunc(q.Designations, func(token string) bool {
 		system, code := outcome.Split(token)
@@ -478,7 +480,7 @@ func (q *Query) wantsDesignation(t *codesystem.Text) bool {
 	})
 }
 
-// appendDesignations appends contains.designation: all texts but the one that is the display.
+// appendDesignations appends contains.designation: all texts except the display.
 func (q *Query) appendDesignations(dst []byte, texts []codesystem.Text, display int) []byte {
 	list := fhirjson.Array{Name: "designation"}
 	for i := range texts {
@@ -513,10 +515,10 @@ func (w *extensionWriter) append(dst []byte, e definitions.LocatedEntry, flags c
 		return dst
 	}
 	dst = append(list.End(dst), ',')
-	return slices.Delete(dst, start, start+1) // the comma before
+	return slices.Delete(dst, start, start+1) // the leading comma
 }
 
-// Extensions that are copied from a code system or value set.
+// Extensions copied from code systems and value sets.
 var (
 	shownFromSystem   = []codesystem.ExtensionKind{codesystem.ExtensionStyle, codesystem.ExtensionXHTML, codesystem.ExtensionDescriptionID}
 	shownFromValueSet = []codesystem.ExtensionKind{
@@ -524,7 +526,7 @@ var (
 	}
 )
 
-// appendShown appends an extension, unless its value is nil.
+// appendShown appends an extension unless its value is nil.
 func appendShown(dst []byte, list *fhirjson.Array, kind codesystem.ExtensionKind, value []byte) []byte {
 	if value == nil {
 		return dst
@@ -534,15 +536,15 @@ func appendShown(dst []byte, list *fhirjson.Array, kind codesystem.ExtensionKind
 	return append(dst, '}')
 }
 
-// shownNames ends the urls of the copied extensions.
+// shownNames contains the URL suffixes of the copied extensions.
 var shownNames = map[codesystem.ExtensionKind]string{
 	codesystem.ExtensionStyle: "rendering-style", codesystem.ExtensionXHTML: "rendering-xhtml", codesystem.ExtensionDeprecated: "valueset-deprecated",
 	codesystem.ExtensionStandardsStatus: "structuredefinition-standards-status", codesystem.ExtensionConceptDefinition: "valueset-concept-definition",
 	codesystem.ExtensionDescriptionID: "coding-sctdescid", codesystem.ExtensionAlternate: "codesystem-alternate",
 }
 
-// extensionsOf returns the extensions of the code system with its supplements, and those of the value set that lists the
-// entry.
+// extensionsOf returns the extensions of the code system with its supplements, and those of the value set that lists
+// the entry.
 func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own extensionValues) {
 	w.alternates = w.alternates[:0]
 	for cs, concept := range w.x.Library.Described(e, w.x.List.Supplements) {
@@ -563,8 +565,8 @@ func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own 
 	return system, own
 }
 
-// appendProperties appends the properties of an entry: a status other than active, extensions that R5 has as properties,
-// and the requested ones.
+// appendProperties appends the properties of an entry: a status other than active, extensions that are properties in
+// R5, and the requested properties.
 func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e definitions.LocatedEntry, flags codesystem.Flags, system, own extensionValues) []byte {
 	if flags&codesystem.FlagStatus != 0 {
 		if status := w.x.Library.Systems.CodeSystems[e.CodeSystem].Concepts.Notes.Status(e.At); status != "" {
@@ -598,7 +600,7 @@ func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e d
 	return dst
 }
 
-// extensionProperties are the extensions that R5 has as properties.
+// extensionProperties lists the extensions that are properties in R5.
 var extensionProperties = []struct {
 	kind     codesystem.ExtensionKind
 	property codesystem.Property
@@ -609,8 +611,8 @@ var extensionProperties = []struct {
 	{codesystem.ExtensionWeight, codesystem.Property{Code: "weight", URI: codesystem.PropertyBase + "itemWeight"}, "valueDecimal"},
 }
 
-// appendRelated appends the codes of parents or children if requested by name: FHIR defines these properties for every
-// code system (R4 §4.8.10), whatever expresses its hierarchy.
+// appendRelated appends the codes of parents or children if requested by name. FHIR defines these properties for every
+// code system (R4 §4.8.10), whatever the representation of its hierarchy.
 func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *definitions.CodeSystem, related []uint32) []byte {
 	if !slices.Contains(w.x.query.Properties, name) {
 		return dst
@@ -622,7 +624,7 @@ func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name s
 	return dst
 }
 
-// appendAsked appends the properties of a concept that were requested, by name or by * for all.
+// appendAsked appends the requested properties of a concept, by name or * for all.
 func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *definitions.CodeSystem, c codesystem.Concept) []byte {
 	all := slices.Contains(w.x.query.Properties, "*")
 	w.values = cs.Concepts.AppendValues(w.values[:0], c)
@@ -640,7 +642,7 @@ func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *defi
 	return dst
 }
 
-// beginProperty appends a property of an entry up to its value, and declares the property for the whole expansion.
+// beginProperty appends a property of an entry up to its value, and adds the property to the declarations.
 func (w *extensionWriter) beginProperty(dst []byte, list *fhirjson.Array, p codesystem.Property, member string) []byte {
 	if !slices.ContainsFunc(w.declared, func(d codesystem.Property) bool { return d.Code == p.Code }) {
 		w.declared = append(w.declared, p)
@@ -653,19 +655,19 @@ func (w *extensionWriter) beginProperty(dst []byte, list *fhirjson.Array, p code
 // propertyEnd follows the value of a property.
 const propertyEnd = "}]}"
 
-// extensionWriter writes the extensions of entries, those for R5's properties among them.
+// extensionWriter writes the extensions of entries, including those for R5's properties.
 type extensionWriter struct {
 	x          *Expansion
-	declared   []codesystem.Property // of entries on the page
+	declared   []codesystem.Property // properties of the entries on the page
 	extended   []codesystem.Extension
-	alternates [][]byte // other codes of the entry
+	alternates [][]byte // alternate codes of the entry
 	values     []codesystem.Value
 }
 
-// extensionValues are the extensions of a concept by kind, as JSON members.
+// extensionValues contains the extensions of a concept by kind, as JSON members.
 type extensionValues [codesystem.ExtensionReplacedBy + 1][]byte
 
-// Extensions for R5's expansion.property and contains.property.
+// URLs of the extensions for R5's expansion.property and contains.property.
 const (
 	propertyDeclaration = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.property"
 	propertyValue       = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.contains.property"

@@ -26,10 +26,10 @@ var (
 	errToken     = fmt.Errorf("a tag or a text of more than %d bytes", maxToken)
 )
 
-// AppendJSON appends a resource, given as an XML document, in JSON. It skips elements that R4 does not have. It fails
-// if the document is not well-formed, has a document type, repeats an element that may not repeat, or has a value that
-// its type cannot have; it does not otherwise validate the resource. The JSON is at most about twice as long as the
-// document.
+// AppendJSON appends a resource, given as an XML document, in JSON. It skips elements that R4 lacks. It returns an
+// error if the document is not well-formed, has a document type, repeats an element that must not repeat, or has a
+// value that is invalid for its type. It does not otherwise validate the resource. The JSON is at most about twice as
+// long as the document.
 func AppendJSON(dst, document []byte) ([]byte, error) {
 	document = bytes.TrimPrefix(document, []byte("\ufeff"))
 	src := &source{Reader: bytes.NewReader(document)}
@@ -45,7 +45,7 @@ type reader struct {
 	dec      *xml.Decoder
 	src      *source
 	document []byte
-	at       int64 // where the last token begins
+	at       int64 // offset of the current token
 	dst      []byte
 	depth    int
 	beside   int // nesting of primitives in extensions of primitives
@@ -72,7 +72,7 @@ func (r *reader) documentElement() error {
 	return err
 }
 
-// noEOF makes the end of an incomplete document an error.
+// noEOF converts the end of an incomplete document to an error.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -80,7 +80,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// next returns the start of the next element, or nil at the end of the enclosing one.
+// next returns the start of the next element, or nil at the end of the enclosing element.
 func (r *reader) next() (*xml.StartElement, error) {
 	for {
 		r.at = r.dec.InputOffset()
@@ -103,12 +103,12 @@ func (r *reader) next() (*xml.StartElement, error) {
 	}
 }
 
-// resource reads a resource whose element has begun.
+// resource reads a resource after its start element.
 func (r *reader) resource(start *xml.StartElement) error {
 	if start.Name.Space != fhirNamespace {
 		return fmt.Errorf("the element %s is not in the namespace %s", start.Name.Local, fhirNamespace)
 	}
-	// A name that XML allows but no type has could not be written as it was read.
+	// Rejects a name that XML permits but that could not be written as XML again.
 	if start.Name.Local != name(start.Name.Local) {
 		return fmt.Errorf("%q is not the name of a resource type", start.Name.Local)
 	}
@@ -169,7 +169,7 @@ func (r *reader) complex(t *elementType, start *xml.StartElement) error {
 	return r.elements(t, seen)
 }
 
-// elements reads nested elements as the members of an object, some of which have been written, and ends the object.
+// elements reads nested elements as members of an object, some of which may already be written, and ends the object.
 func (r *reader) elements(t *elementType, seen []string) error {
 	if r.depth++; r.depth > maxDepth {
 		return errDepth
@@ -244,20 +244,20 @@ func (r *reader) quote(text string) (err error) {
 	return err
 }
 
-// object is a JSON object being written.
+// object is the state of writing a JSON object.
 type object struct {
 	*reader
 	begun   bool
 	seen    []string
-	current element // repetitions follow each other
+	current element // current element; repetitions are adjacent
 	count   int
-	values  []byte // of a primitive, with a comma after each
-	valued  bool   // whether one of them is not null
-	others  []byte // ids and extensions of a primitive, with a comma after each
-	other   bool   // whether one of them is not null
+	values  []byte // values of a primitive, each followed by a comma
+	valued  bool   // whether any value is not null
+	others  []byte // IDs and extensions of a primitive, each followed by a comma
+	other   bool   // whether any of others is not null
 }
 
-// begin starts an element, and ends the previous one if it has another name.
+// begin starts an element, ending the previous one if its name differs.
 func (o *object) begin(e element) error {
 	if o.count > 0 && o.current.name == e.name {
 		if o.count++; !e.repeats {
@@ -297,7 +297,7 @@ func (o *object) read(start *xml.StartElement) error {
 	return o.complex(types()[o.current.kind], start)
 }
 
-// end writes what is left of the elements with one name.
+// end writes the remaining values of the current element.
 func (o *object) end() {
 	switch o.current.kind {
 	case "":
@@ -319,7 +319,7 @@ func (o *object) end() {
 	o.current = element{}
 }
 
-// list writes the values of a primitive, or their ids and extensions.
+// list writes the values of a primitive, or their IDs and extensions.
 func (o *object) list(prefix string, values []byte) {
 	o.member(o.current.name, prefix, o.begun)
 	o.begun = true
@@ -337,7 +337,7 @@ func (o *object) primitive(start *xml.StartElement) error {
 		return err
 	}
 	o.values, o.valued = append(value, ','), o.valued || given
-	// What is beside the value is written where the object will be, and then taken from there.
+	// ID and extensions are first appended to the output and then moved.
 	if o.beside++; o.beside > maxBeside {
 		return errDepth
 	}
@@ -359,15 +359,15 @@ func (o *object) primitive(start *xml.StartElement) error {
 	return nil
 }
 
-// maxBeside bounds the nesting of primitives in extensions of primitives, each of which copies what is in it.
+// maxBeside is the maximum nesting of primitives in extensions of primitives, because each level copies its content.
 const maxBeside = 50
 
-// primitiveType is what a primitive has besides its value.
+// primitiveType contains the elements of a primitive besides its value.
 var primitiveType = elementType{
 	name: "Element", elements: []element{{name: "extension", kind: "Extension", repeats: true}}, places: map[string]int{"extension": 0},
 }
 
-// appendPrimitive appends the value of a primitive in JSON, or null if it has none.
+// appendPrimitive appends the value of a primitive in JSON, or null without a value.
 func appendPrimitive(dst []byte, e element, start *xml.StartElement) (value []byte, given bool, err error) {
 	i := slices.IndexFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Space == "" && a.Name.Local == "value" })
 	if i < 0 {
@@ -391,14 +391,14 @@ func appendPrimitive(dst []byte, e element, start *xml.StartElement) (value []by
 	return dst, true, err
 }
 
-// maxToken bounds a tag with its attributes, or a text. The longest string allowed, of 4 MiB, fits. Without a bound,
-// attributes would take twenty times their length.
+// maxToken is the maximum size of a tag with attributes or of a text, in bytes. It suffices for the longest valid
+// string of 4 MiB. Without a limit, attributes would use twenty times their length.
 const maxToken = 5 << 20
 
-// source is the document for a decoder. It fails in the middle of a token that is too long.
+// source is the document of a decoder. It fails within an overlong token.
 type source struct {
 	*bytes.Reader
-	left int // how much was left when the token began
+	left int // remaining bytes at the start of the token
 }
 
 // ReadByte implements [io.ByteReader], which the decoder uses.

@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// document puts elements into a resource.
+// document returns a resource with the given elements.
 func document(kind, elements string) string {
 	return `<` + kind + ` xmlns="http://hl7.org/fhir">` + elements + `</` + kind + `>`
 }
@@ -101,8 +101,7 @@ func TestAppendJSONFails(t *testing.T) {
 	}
 }
 
-// TestTypes checks that every type that an element has is in the table.
-// TestLongTokens reads tags and texts that take much memory.
+// TestLongTokens checks that tags and texts that would use too much memory are rejected.
 func TestLongTokens(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat(`a="" `, maxToken/5+1)
@@ -132,7 +131,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// parsed is JSON as a value that can be compared, in which numbers keep their digits.
+// parsed returns JSON as a comparable value that preserves the digits of numbers.
 func parsed(t testing.TB, document []byte) (value any) {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(document))
@@ -179,7 +178,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzAppendJSON checks that whatever is read is a resource in JSON, which is written and read as the same.
+// FuzzAppendJSON checks that accepted XML yields a resource in JSON, and that writing and reading it again yields the
+// same JSON.
 func FuzzAppendJSON(f *testing.F) {
 	f.Add([]byte(document("ValueSet", `<id value="r"/><url value="a"/><compose id="e"><include><valueSet value="x"/><valueSet id="a"/></include></compose>`)))
 	f.Add([]byte(document("Parameters", `<parameter><name value="p"><extension url="u"/></name><resource><Patient/></resource></parameter><parameter><valueDecimal value="+1.0e5"/></parameter>`)))

@@ -37,7 +37,7 @@ func TestAnswers(t *testing.T) {
 	fixture.WantText(t, statement.Body.String(), `"format":["application/fhir+json","application/fhir+xml","json","xml"]`)
 }
 
-// TestBody posts a value set with an extension of a primitive, which only its operator's extension makes complete.
+// TestBody posts a value set whose filter depends on the extension of a primitive.
 func TestBody(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Animals)}
 	body := terminologytest.AsXML(t, `{"resourceType":"ValueSet","url":"http://x/vs","status":"active","compose":{"include":[{"system":"http://x/animals","filter":[{"property":"concept",
@@ -71,7 +71,7 @@ func TestBodyRefused(t *testing.T) {
 	}
 }
 
-// XML in a folder of definitions is read as JSON is, one resource or Bundle in a file.
+// XML files in a folder of definitions are loaded like JSON, with one resource or Bundle per file.
 func TestDefinitionsInXML(t *testing.T) {
 	folder := t.TempDir()
 	fixture.WriteFile(t, filepath.Join(folder, "cs.xml"), []byte("\ufeff"+`<?xml version="1.0" encoding="UTF-8"?>

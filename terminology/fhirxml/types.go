@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// table is the types of R4, one on a line: its name, and its elements in their order, each as name:type, with
-// an asterisk after the name of one that may repeat. Types with values instead of elements are those of JSON:
-// boolean, number, string, and xhtml. See core/SOURCE.md for where it is from.
+// table contains the types of R4, one per line: the name, and the elements in order as name:type, with an asterisk
+// after the name if the element may repeat. Types with a value are JSON types: boolean, number, string; or xhtml.
+// core/SOURCE.md describes the origin.
 //
 //go:generate go run ./generate -out r4.txt ../definitions/core/package
 //go:embed r4.txt
@@ -18,7 +18,7 @@ var table string
 type elementType struct {
 	name     string
 	elements []element
-	places   map[string]int // of the elements, by name
+	places   map[string]int // indexes of elements by name
 }
 
 type element struct {
@@ -42,7 +42,7 @@ var types = sync.OnceValue(func() map[string]*elementType {
 	return all
 })
 
-// element finds an element of a type; a nil type has none.
+// element returns the element of a type by name; a nil type has none.
 func (t *elementType) element(name string) (e element, ok bool) {
 	if t == nil {
 		return e, false
@@ -54,16 +54,16 @@ func (t *elementType) element(name string) (e element, ok bool) {
 	return e, ok
 }
 
-// within returns the type of an element's content, or nil if unknown.
+// within returns the type of an element's content, or nil if it is unknown.
 func (t *elementType) within(name string) *elementType {
 	e, _ := t.element(name)
 	return types()[e.kind]
 }
 
-// unknownStart are the first elements of an unknown type.
+// unknownStart contains the first elements of unknown types.
 var unknownStart = []string{"id", "meta", "implicitRules", "language", "text", "contained", "extension", "modifierExtension"}
 
-// sort brings members into XML order.
+// sort sorts members in XML order.
 func (t *elementType) sort(members []member) {
 	rank := func(m member) int {
 		name := strings.TrimPrefix(m.name, "_")

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Append appends a resource, given in JSON, as an XML document. It fails if the JSON is malformed or no resource, and
-// validates nothing else.
+// Append appends a resource, given in JSON, as an XML document. It returns an error if the JSON is malformed or not a
+// resource, and does not validate anything else.
 func Append(dst, resource []byte) ([]byte, error) {
 	n, err := parse(resource)
 	if err != nil {
@@ -24,7 +24,7 @@ func Append(dst, resource []byte) ([]byte, error) {
 	return w.Bytes(), nil
 }
 
-// noNode stands for a value that is not there.
+// noNode represents an absent value.
 var noNode = new(node)
 
 type writer struct{ *bytes.Buffer }
@@ -37,7 +37,7 @@ func (w writer) resource(n *node, attributes string) {
 	w.WriteString("</" + kind + ">")
 }
 
-// members writes elements. A member whose name begins with _ has a primitive's id and extensions.
+// members writes elements. A member with the prefix _ contains the ID and extensions of a primitive.
 func (w writer) members(t *elementType, list []member, of *node) {
 	t.sort(list)
 	for _, m := range list {
@@ -52,7 +52,7 @@ func (w writer) members(t *elementType, list []member, of *node) {
 	}
 }
 
-// element writes an element, or one for each item of an array.
+// element writes an element, or an element for each item of an array.
 func (w writer) element(t *elementType, called string, n, sibling *node) {
 	sibling = cmp.Or(sibling, noNode)
 	if n.kind != '[' && sibling.kind != '[' {
@@ -74,7 +74,7 @@ func (w writer) element(t *elementType, called string, n, sibling *node) {
 func (w writer) single(t *elementType, called string, n, sibling *node) {
 	switch {
 	case called == "div" && n.kind == '"':
-		w.WriteString(n.text) // XHTML is the same in both
+		w.WriteString(n.text) // XHTML is the same in both formats
 	case n.kind == '{' && n.member("resourceType") != nil && n.member("resourceType").kind == '"':
 		w.WriteString("<" + called + ">")
 		w.resource(n, "")
@@ -86,7 +86,7 @@ func (w writer) single(t *elementType, called string, n, sibling *node) {
 	}
 }
 
-// complex writes an element with nested ones. Its id, and the url of an extension, are attributes.
+// complex writes an element with nested elements. Its ID, and the URL of an extension, are attributes.
 func (w writer) complex(t *elementType, called string, n *node) {
 	w.WriteString("<" + called)
 	var rest []member
@@ -124,14 +124,14 @@ func (w writer) primitive(called string, n, sibling *node) {
 	w.WriteString("</" + called + ">")
 }
 
-// attribute writes an attribute. Control characters, which XML cannot hold, become U+FFFD.
+// attribute writes an attribute. Control characters, which are invalid in XML, become U+FFFD.
 func (w writer) attribute(called, value string) {
 	w.WriteString(" " + called + `="`)
-	_ = xml.EscapeText(w, []byte(value)) // a buffer does not fail
+	_ = xml.EscapeText(w, []byte(value)) // a buffer never fails
 	w.WriteByte('"')
 }
 
-// name makes an element name: FHIR's have letters and digits only.
+// name returns a valid element name: FHIR's element names only have letters and digits.
 func name(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
@@ -148,7 +148,7 @@ func name(s string) string {
 // node is a JSON value.
 type node struct {
 	kind    jsontext.Kind
-	text    string // of a string, number or boolean
+	text    string // value of a string, number or boolean
 	members []member
 	items   []*node
 }
@@ -172,7 +172,7 @@ func (n *node) member(name string) *node {
 
 var errNotResource = errors.New("fhirxml: not a resource")
 
-// maxDepth bounds the nesting of elements.
+// maxDepth is the maximum nesting of elements.
 const maxDepth = 2000
 
 func parse(resource []byte) (*node, error) {

@@ -1,5 +1,5 @@
-// Package negotiation reads the headers by which a client says how an answer is to look (RFC 9110 §12.5), in one way for
-// all who answer: if one read them otherwise than another, the same request would have different answers.
+// Package negotiation parses content negotiation headers (RFC 9110 §12.5). All components use this package, so that the
+// same request always gets the same representation.
 package negotiation
 
 import (
@@ -16,13 +16,13 @@ import (
 // Format is a format of FHIR resources (R4 §2.21.0.6).
 type Format uint8
 
-// The formats.
+// Supported formats.
 const (
 	JSON Format = iota
 	XML
 )
 
-// FormatOf returns the format of a media type, or of a short name for _format, both in lower case.
+// FormatOf returns the format of a lower-case media type or short name of _format.
 func FormatOf(kind string) (f Format, known bool) {
 	switch kind {
 	case "json", "text/json", "application/json", "application/fhir+json", "application/json+fhir":
@@ -33,15 +33,15 @@ func FormatOf(kind string) (f Format, known bool) {
 	return JSON, false
 }
 
-// FormatName returns the media type or short name in a parameter _format, in lower case and without parameters. A space
-// stands for a plus sign that was not escaped.
+// FormatName returns the media type or short name in a parameter _format, in lower case and without parameters. It
+// treats a space as an unescaped plus sign.
 func FormatName(parameter string) string {
 	kind, _, _ := strings.Cut(parameter, ";")
 	return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(kind), " ", "+"))
 }
 
-// PrefersXML reports whether a request asks for XML, by _format in its query or else by Accept. Invalid queries and
-// unknown formats count as JSON.
+// PrefersXML reports whether a request prefers XML, by _format in the query or else by Accept. Invalid queries and
+// unknown formats mean JSON.
 func PrefersXML(r *http.Request) bool {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -56,8 +56,8 @@ func PrefersXML(r *http.Request) bool {
 	return AcceptsXML(r.Header["Accept"])
 }
 
-// AcceptsXML reports whether Accept prefers XML. Most requests do not name XML, which a substring search finds out faster
-// than parsing.
+// AcceptsXML reports whether Accept prefers XML. Most requests do not mention XML, which a substring search detects
+// faster than parsing.
 func AcceptsXML(accept []string) bool {
 	named := slices.ContainsFunc(accept, func(value string) bool { return strings.Contains(strings.ToLower(value), "xml") })
 	if !named {
@@ -67,9 +67,9 @@ func AcceptsXML(accept []string) bool {
 	return preferred == XML
 }
 
-// Accepted returns the format that Accept prefers (RFC 9110 §12.5.1), the first of equal ones, and its parameter
-// fhirVersion. Wildcards, a browser's text/html and anything unknown mean JSON. A build without XML prefers XML only if Accept
-// names nothing else that the build can write.
+// Accepted returns the format that Accept prefers (RFC 9110 §12.5.1), the first among equals, and its parameter
+// fhirVersion. Wildcards, a browser's text/html and unknown types mean JSON. A build without XML only prefers XML if
+// Accept contains no other supported type.
 func Accepted(values []string) (best Format, version string) {
 	weight, onlyXML := 0, false
 	for item := range Items(values) {
@@ -96,8 +96,8 @@ func Accepted(values []string) (best Format, version string) {
 	return best, version
 }
 
-// Items yields the non-empty elements of a list header (RFC 9110 §5.6.1). It splits at quoted commas too, which do not
-// matter in the lists read here.
+// Items yields the nonempty elements of a list header (RFC 9110 §5.6.1). It also splits at quoted commas, which are
+// irrelevant in the supported headers.
 func Items(values []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, value := range values {
@@ -110,11 +110,11 @@ func Items(values []string) func(yield func(string) bool) {
 	}
 }
 
-// FullWeight is the weight of what is wanted without reserve, in thousandths.
+// FullWeight is the maximum weight, in thousandths.
 const FullWeight = 1000
 
-// Weight returns the weight in the parameters of an item, in thousandths (RFC 9110 §12.4.2): FullWeight if it is missing
-// or cannot be read.
+// Weight returns the weight in the parameters of an item, in thousandths (RFC 9110 §12.4.2). A missing or invalid
+// weight counts as FullWeight.
 func Weight(parameters string) int {
 	name, value, ok := strings.Cut(parameters, "=")
 	if !ok || !strings.EqualFold(strings.Trim(name, " \t"), "q") {
@@ -133,7 +133,7 @@ func quality(value string) int {
 	return int(n)
 }
 
-// Bounds on the languages that count, and on the length of one. RFC 5646 §4.4.1 asks for 35 characters at least.
+// Maximum number of languages, and maximum length of a language. RFC 5646 §4.4.1 requires at least 35 characters.
 const (
 	maxLanguages      = 20
 	maxLanguageLength = 64
@@ -144,8 +144,9 @@ type language struct {
 	weight int // in thousandths
 }
 
-// Languages returns Accept-Language in one spelling, which is that of browsers: en-US,en;q=0.9. The most wanted come
-// first; what is no language range (RFC 4647 §2.2) is left out. It is empty if any language will do, as without the header.
+// Languages returns a normalized Accept-Language in the format of browsers: en-US,en;q=0.9. The most preferred
+// languages come first; invalid language ranges (RFC 4647 §2.2) are dropped. It is empty if any language is acceptable,
+// as without the header.
 func Languages(values []string) string {
 	if len(values) == 0 {
 		return ""
@@ -201,8 +202,8 @@ func isRange(tag string) bool {
 	return tag[0] > '9' || tag[0] == '*'
 }
 
-// appendTag appends a range in the case that RFC 5646 §2.1.1 recommends: a region in capitals, a script with one, all else
-// in lower case, as is what follows a subtag of a single letter.
+// appendTag appends a range in the case that RFC 5646 §2.1.1 recommends: regions in upper case, scripts capitalized,
+// everything else in lower case, including subtags after a single-letter subtag.
 func appendTag(dst []byte, tag string) []byte {
 	single := false
 	for first := true; tag != ""; first = false {
@@ -224,7 +225,7 @@ func appendTag(dst []byte, tag string) []byte {
 	return dst
 }
 
-// XMLCodec converts resources between FHIR's JSON and FHIR's XML. Package fhirxml has one and registers it.
+// XMLCodec converts resources between FHIR's JSON and XML. Package fhirxml registers one.
 type XMLCodec struct {
 	// AppendXML appends a resource, given in JSON, as an XML document.
 	AppendXML func(dst, resource []byte) ([]byte, error)
@@ -233,18 +234,18 @@ type XMLCodec struct {
 	AppendJSON func(dst, document []byte) ([]byte, error)
 }
 
-var xmlCodec *XMLCodec // nil: none is registered
+var xmlCodec *XMLCodec // nil until registered
 
-// RegisterXML enables XML in requests, responses and definitions. Packages call it from init.
+// RegisterXML enables XML in requests, responses and definitions. Packages call it in init.
 func RegisterXML(c XMLCodec) { xmlCodec = &c }
 
-// HasXML reports whether this build has a codec for XML. Without one, the gateway refuses to write XML (406) and to read it
-// (415). The guard's own checks of XML do not need it.
+// HasXML reports whether this build has an XML codec. Without one, the gateway rejects requests for XML responses (406)
+// and XML bodies (415). The guard's own checks of XML do not need it.
 func HasXML() bool { return xmlCodec != nil }
 
 var errNoXML = errors.New("this build cannot convert FHIR XML: import the package terminology/fhirxml, or use JSON")
 
-// AppendXML appends a resource, given in JSON, as an XML document. It fails in a build without XML.
+// AppendXML appends a resource, given in JSON, as an XML document. It returns an error in a build without XML.
 func AppendXML(dst, resource []byte) ([]byte, error) {
 	if xmlCodec == nil {
 		return dst, errNoXML
@@ -252,7 +253,7 @@ func AppendXML(dst, resource []byte) ([]byte, error) {
 	return xmlCodec.AppendXML(dst, resource)
 }
 
-// AppendJSON appends a resource, given as an XML document, in JSON. It fails in a build without XML.
+// AppendJSON appends a resource, given as an XML document, in JSON. It returns an error in a build without XML.
 func AppendJSON(dst, document []byte) ([]byte, error) {
 	if xmlCodec == nil {
 		return dst, errNoXML

@@ -1,4 +1,4 @@
-// Package outcome has the errors of terminology operations, and the OperationOutcome for them (R4 §2.29.1).
+// Package outcome implements the errors of terminology operations and their OperationOutcome (R4 §2.29.1).
 package outcome
 
 import (
@@ -10,55 +10,55 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
-// Errors that an [Error] wraps if another server might know better.
+// Errors that an [Error] wraps if another server may be able to serve the request.
 var (
-	// ErrUnknown means that the value set, or its version, is not in the library.
+	// ErrUnknown means that the value set or its version is not loaded.
 	ErrUnknown = errors.New("value set not known")
 
-	// ErrIncomplete means that something the value set needs is missing: a code system or version, an imported value
+	// ErrIncomplete means that the value set needs something that is missing: a code system or version, an imported value
 	// set, or support for a filter.
 	ErrIncomplete = errors.New("content missing")
 
-	// ErrUnsupported means that the request cannot be answered here, such as one for a date before that of the
-	// definition.
+	// ErrUnsupported means that the request is not supported, such as a date before that of the definition.
 	ErrUnsupported = errors.New("not supported")
 )
 
-// Error is a failed operation. The caller writes it, as [Error.OperationOutcome] or otherwise; it may repeat parts of the
-// request, which need escaping.
+// Error is the error of an operation. The caller writes it, as [Error.OperationOutcome] or in another form. It may
+// contain parts of the request, which must be escaped.
 type Error struct {
 	// Status is the HTTP status code.
 	Status int
 
-	// Code is the issue type, from http://hl7.org/fhir/issue-type.
+	// Code is the issue type from http://hl7.org/fhir/issue-type.
 	Code string
 
-	// Text describes the error to a person.
+	// Text is the message for users.
 	Text string
 
-	// Detail says more than Text, which other servers have as well; may be empty.
+	// Detail supplements Text, which is the same at other servers; may be empty.
 	Detail string
 
-	// TxCode is a code of the system tx-issue-type; empty if none fits.
+	// TxCode is a code of the system tx-issue-type; empty if none applies.
 	TxCode string
 
-	// MessageID is the name of the message in the HL7 terminology ecosystem; empty if it has none.
+	// MessageID is the message ID of the HL7 terminology ecosystem; empty if none applies.
 	MessageID string
 
-	// Expression is the FHIRPath of the fault; nil if unknown.
+	// Expression is the FHIRPath of the invalid element; nil if unknown.
 	Expression []string
 
 	// Err is the cause, or nil.
 	Err error
 
-	// Missing are definitions that the operation needs and that are not here, or lack their content. There may be more.
+	// Missing are definitions that the operation needs and that are not loaded, or loaded without content. The list may be
+	// incomplete.
 	Missing []Missing
 
-	// Provisional is the answer without what is missing, or nil; see [Handler.Others].
+	// Provisional is the response without the missing definitions, or nil; see [Handler.Others].
 	Provisional *Provisional
 }
 
-// Provisional is an answer, with status 200, that says no only for lack of definitions.
+// Provisional is a response with status 200 whose negative result is caused by missing definitions.
 type Provisional struct {
 	// ContentType is the media type of Body.
 	ContentType string
@@ -67,52 +67,52 @@ type Provisional struct {
 	Body []byte
 }
 
-// Missing is a definition that is needed and not here.
+// Missing is a required definition that is not loaded.
 type Missing struct {
 	// Kind is the resource type: CodeSystem, ValueSet or ConceptMap.
 	Kind string
 
-	// Canonical is its url, or url|version if only that version will do; empty if only its id is known, or if any other
-	// concept map may do.
+	// Canonical is the URL, or url|version if a specific version is required. It is empty if only the ID is known, or if
+	// any concept map is sufficient.
 	Canonical string
 
-	// ID is its id; empty if Canonical is known.
+	// ID is the ID; empty if Canonical is known.
 	ID string
 }
 
-// String names the definition, for a person.
+// String identifies the definition in messages.
 func (m Missing) String() string { return m.Kind + " " + m.Canonical + m.ID }
 
-// MissingOf is a list of one definition.
+// MissingOf returns a list with one definition.
 func MissingOf(kind, url, version string) []Missing {
 	return []Missing{{Kind: kind, Canonical: Canonical(url, version)}}
 }
 
-// Issue is one of OperationOutcome.issue.
+// Issue is an entry of OperationOutcome.issue.
 type Issue struct {
 	// Severity is error, warning or information.
 	Severity string
 
-	// Code is the issue type, from http://hl7.org/fhir/issue-type.
+	// Code is the issue type from http://hl7.org/fhir/issue-type.
 	Code string
 
-	// TxCode is details.coding.code, of the system tx-issue-type; empty: details has no coding.
+	// TxCode is details.coding.code in the system tx-issue-type; empty for no coding.
 	TxCode string
 
-	// MessageID is the value of the extension operationoutcome-message-id; empty: the issue has none.
+	// MessageID is the value of the extension operationoutcome-message-id; empty for no extension.
 	MessageID string
 
-	// Text is details.text. Detail, which may be empty, follows it in diagnostics.
+	// Text is details.text. Detail, which may be empty, is appended to it in diagnostics.
 	Text, Detail string
 
-	// Expression is the FHIRPath of the fault; nil if unknown.
+	// Expression is the FHIRPath of the invalid element; nil if unknown.
 	Expression []string
 }
 
 // txIssueType is the code system of OperationOutcome.issue.details.
 const txIssueType = "http://hl7.org/fhir/tools/CodeSystem/tx-issue-type"
 
-// messageIDExtension is the url of the extension for [Issue.MessageID].
+// messageIDExtension is the URL of the extension for [Issue.MessageID].
 const messageIDExtension = fhirjson.ExtensionBase + "operationoutcome-message-id"
 
 // Error returns the text.
@@ -127,7 +127,7 @@ func (e *Error) IssueType() string { return e.Code }
 // Diagnostics returns the text for OperationOutcome.issue.diagnostics.
 func (e *Error) Diagnostics() string { return e.Issues()[0].diagnostics() }
 
-// Issues returns OperationOutcome.issue: always one.
+// Issues returns OperationOutcome.issue, which always has one entry.
 func (e *Error) Issues() []Issue {
 	return []Issue{{Severity: "error", Code: e.Code, TxCode: e.TxCode, MessageID: e.MessageID, Text: e.Text, Detail: e.Detail, Expression: e.Expression}}
 }
@@ -135,7 +135,7 @@ func (e *Error) Issues() []Issue {
 // OperationOutcome returns the error as a resource in JSON.
 func (e *Error) OperationOutcome() []byte { return OperationOutcome(e.Issues()) }
 
-// OperationOutcome returns the OperationOutcome with some issues, as JSON.
+// OperationOutcome returns the OperationOutcome with the given issues as JSON.
 func OperationOutcome(issues []Issue) []byte {
 	dst := []byte(`{"resourceType":"OperationOutcome"`)
 	list := fhirjson.Array{Name: "issue"}
@@ -181,34 +181,34 @@ func appendStrings(dst []byte, name string, values []string) []byte {
 	return list.End(dst)
 }
 
-// New returns an error with codes for programs.
+// New returns an error with a status and codes.
 func New(status int, code, txCode, messageID, text string) *Error {
 	return &Error{Status: status, Code: code, TxCode: txCode, MessageID: messageID, Text: text}
 }
 
-// BadRequest is the error for an invalid parameter.
+// BadRequest returns the error for an invalid parameter.
 func BadRequest(code, format string, args ...any) error {
 	return &Error{Status: http.StatusBadRequest, Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// Unprocessable is the error for an invalid definition, or for too costly a request.
+// Unprocessable returns the error for an invalid definition or a too costly request.
 func Unprocessable(code, format string, args ...any) error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// Incomplete is the error for what the library cannot answer.
+// Incomplete returns the error for missing content.
 func Incomplete(code, format string, args ...any) *Error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...), Err: ErrIncomplete}
 }
 
-// Unknown is the error for a definition that is not here.
+// Unknown returns the error for a definition that is not loaded.
 func Unknown(messageID, text string, missing ...Missing) *Error {
 	e := New(http.StatusNotFound, "not-found", "not-found", messageID, text)
 	e.Err, e.Missing = ErrUnknown, missing
 	return e
 }
 
-// Canonical joins a url and a version, if any, to url|version (R4 §2.24.0.6).
+// Canonical joins a URL and an optional version to url|version (R4 §2.24.0.6).
 func Canonical(url, version string) string {
 	if version == "" {
 		return url
@@ -222,10 +222,10 @@ func Split(s string) (url, version string) {
 	return url, version
 }
 
-// MaxWritten bounds an answer made of many parts, in bytes.
+// MaxWritten is the maximum size of a response with many parts, in bytes.
 const MaxWritten = 64 << 20
 
-// TooLong is the error for an answer that would be larger.
+// TooLong returns the error for a response larger than MaxWritten.
 func TooLong() error {
 	return Unprocessable("too-costly", "the answer would be larger than %s; ask for less at once", fhirjson.SizeText(MaxWritten))
 }

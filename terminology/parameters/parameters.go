@@ -1,4 +1,4 @@
-// Package parameters reads and writes the parameters of operations (R4 §2.30), as a query string or a Parameters resource.
+// Package parameters reads and writes operation parameters (R4 §2.30) as query strings and Parameters resources.
 package parameters
 
 import (
@@ -19,19 +19,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// Input is one parameter of an operation, from the query string or a Parameters resource.
+// Input is a parameter of an operation, from the query string or a Parameters resource.
 type Input struct {
-	Name     string         // of the parameter
-	Value    string         // a primitive value[x], or from the query string
-	Complex  jsontext.Value // any other value[x]
-	Resource jsontext.Value // of a parameter that is one
-	Parts    []Input        // of a parameter that has some
+	Name     string         // name of the parameter
+	Value    string         // primitive value[x], or value in a query string
+	Complex  jsontext.Value // other value[x]
+	Resource jsontext.Value // resource, if present
+	Parts    []Input        // parts, if present
 }
 
-// maxInputs bounds the parameters of one request, and maxPartDepth their nesting.
+// Maximum number of parameters per request, and maximum nesting of parts.
 const maxInputs, maxPartDepth = 1000, 4
 
-// QueryInputs reads the parameters of a query string in order. Beside an error, it returns those that it understands.
+// QueryInputs returns the parameters of a query string in order. In addition to an error, it returns the valid
+// parameters.
 func QueryInputs(query string) (inputs []Input, err error) {
 	if query == "" {
 		return nil, nil
@@ -66,7 +67,8 @@ func pairInput(pair string) (in Input, err error) {
 	return in, err
 }
 
-// AddBody adds the parameters of a body to those of a query string: a form, or what [BodyInputs] reads, in JSON or XML.
+// AddBody adds the parameters of a body to those of a query string. The body is a form, or input of [BodyInputs] in
+// JSON or XML.
 func AddBody(inputs []Input, contentType string, body []byte, bare string) ([]Input, error) {
 	kind, _, err := mime.ParseMediaType(contentType)
 	if kind == "application/x-www-form-urlencoded" && err == nil {
@@ -84,7 +86,8 @@ func AddBody(inputs []Input, contentType string, body []byte, bare string) ([]In
 	return BodyInputs(inputs, body, bare)
 }
 
-// BodyInputs reads the parameters of a body: a Parameters resource, or another that is the value of the parameter called bare.
+// BodyInputs adds the parameters of a body: a Parameters resource, or another resource as the value of the parameter
+// bare.
 func BodyInputs(inputs []Input, body []byte, bare string) ([]Input, error) {
 	kind, err := fhirjson.ResourceType(body)
 	if err != nil {
@@ -127,7 +130,7 @@ func appendInputs(list *[]Input, r *fhirjson.Reader, depth int) error {
 	})
 }
 
-// Member reads one member of a parameter that lies so many parts deep.
+// Member reads a member of a parameter at the given nesting depth.
 func (in *Input) Member(r *fhirjson.Reader, name []byte, depth int) error {
 	switch {
 	case string(name) == "name":
@@ -163,9 +166,9 @@ func Find(inputs []Input, name string) *Input {
 	return nil
 }
 
-// Number reads a non-negative integer.
+// Number returns the value of a nonnegative integer parameter.
 func Number(in *Input) (*int, error) {
-	// Bounded by 32 bits as FHIR's integer is, so that offset + count cannot overflow.
+	// Limited to 31 bits like FHIR's integer, so that offset + count cannot overflow.
 	n, err := strconv.ParseUint(in.Value, 10, 31)
 	if errors.Is(err, strconv.ErrRange) {
 		return nil, outcome.BadRequest("invalid", "the parameter %s is too large", in.Name)
@@ -177,18 +180,18 @@ func Number(in *Input) (*int, error) {
 	return &result, nil
 }
 
-// Choice is a boolean parameter, which may be absent.
+// Choice is an optional boolean parameter.
 type Choice uint8
 
-// The values of a [Choice].
+// Values of a [Choice].
 const (
-	// Unset is a parameter that is not given.
+	// Unset means that the parameter is absent.
 	Unset Choice = iota
 
-	// No is a parameter that is false.
+	// No means false.
 	No
 
-	// Yes is a parameter that is true.
+	// Yes means true.
 	Yes
 )
 
@@ -205,18 +208,18 @@ func (c *Choice) Set(in *Input) error {
 	return nil
 }
 
-// Coding is a code of a code system.
+// Coding is a code in a code system.
 type Coding struct {
-	// System is the url of the code system, and Version its version; empty: not known.
+	// System is the URL of the code system and Version its version; empty if unknown.
 	System, Version string
 
-	// Code is the code, and Display what is shown of it.
+	// Code is the code and Display its display.
 	Code, Display string
 
-	at string // FHIRPath of the Coding in a request; empty if its parts are parameters of their own
+	at string // FHIRPath of the Coding in the request; empty if its members are separate parameters
 }
 
-// Place returns the FHIRPath of a part of the coding; empty: of the whole.
+// Place returns the FHIRPath of a part of the coding, or of the coding for an empty part.
 func (c *Coding) Place(part string) string {
 	if c.at != "" && part != "" {
 		return c.at + "." + part
@@ -224,7 +227,7 @@ func (c *Coding) Place(part string) string {
 	return cmp.Or(c.at, part, "code")
 }
 
-// String returns the coding as messages have it: system|version#code ('display').
+// String returns the coding in the format of messages: system|version#code ('display').
 func (c *Coding) String() string {
 	s := outcome.Canonical(c.System, c.Version) + "#" + c.Code
 	if c.Display != "" {
@@ -240,11 +243,11 @@ func (c *Coding) Append(dst []byte) []byte {
 	dst = fhirjson.AppendMember(dst, "version", c.Version)
 	dst = fhirjson.AppendMember(dst, "code", c.Code)
 	dst = append(fhirjson.AppendMember(dst, "display", c.Display), '}')
-	dst[start] = '{' // in place of the comma
+	dst[start] = '{' // replaces the comma
 	return dst
 }
 
-// ParseCoding reads a Coding that lies at a FHIRPath.
+// ParseCoding reads a Coding with the given FHIRPath.
 func ParseCoding(value jsontext.Value, at string) (Coding, error) {
 	c := Coding{at: at}
 	err := fhirjson.ReaderOf(value).Strings(
@@ -257,7 +260,7 @@ func ParseCoding(value jsontext.Value, at string) (Coding, error) {
 	return c, nil
 }
 
-// maxCodings bounds the codings of a CodeableConcept; more are ignored.
+// maxCodings is the maximum number of codings of a CodeableConcept; others are ignored.
 const maxCodings = 1000
 
 // ParseConcept returns the codings of a CodeableConcept.
@@ -284,18 +287,18 @@ func ParseConcept(value jsontext.Value) ([]Coding, error) {
 	return list, nil
 }
 
-// Designation is a name of a concept.
+// Designation is a designation of a concept.
 type Designation struct {
-	// Language is empty if it is not known.
+	// Language is the language; empty if unknown.
 	Language string
 
-	// Use has no Code if it is not known.
+	// Use is the use; its Code is empty if unknown.
 	Use Coding
 
-	// Value is the name itself.
+	// Value is the text.
 	Value string
 
-	// Source is the canonical of the supplement with the designation; empty: it is the code system's own.
+	// Source is the canonical of the supplement with the designation; empty for the code system.
 	Source string
 }
 
@@ -311,19 +314,19 @@ func WriteDesignation(w *Writer, d *Designation) {
 
 // Writer writes a Parameters resource.
 type Writer struct {
-	Dst  []byte // what has been written
+	Dst  []byte // written JSON
 	list fhirjson.Array
 }
 
-// NewWriter begins a resource at the end of dst.
+// NewWriter starts a resource at the end of dst.
 func NewWriter(dst []byte) *Writer {
 	return &Writer{Dst: append(dst, `{"resourceType":"Parameters"`...), list: fhirjson.Array{Name: "parameter"}}
 }
 
-// End ends the resource and returns it.
+// End completes the resource and returns it.
 func (w *Writer) End() []byte { return append(w.list.End(w.Dst), '}') }
 
-// Raw writes a parameter whose value or resource is JSON.
+// Raw writes a parameter with a JSON value or resource.
 func (w *Writer) Raw(name, kind string, value []byte) {
 	w.Dst = AppendPart(w.list.Next(w.Dst), name, kind, value)
 }
@@ -333,14 +336,14 @@ func (w *Writer) Text(name, kind, value string) {
 	w.Raw(name, kind, fhirjson.AppendString(nil, value))
 }
 
-// Optional writes a parameter of a string type, unless it is empty.
+// Optional writes a parameter of a string type unless its value is empty.
 func (w *Writer) Optional(name, kind, value string) {
 	if value != "" {
 		w.Text(name, kind, value)
 	}
 }
 
-// Boolean writes a boolean.
+// Boolean writes a boolean parameter.
 func (w *Writer) Boolean(name string, value bool) {
 	w.Raw(name, "valueBoolean", strconv.AppendBool(nil, value))
 }
@@ -357,13 +360,13 @@ func (w *Writer) Parts(name string, parts ...OutPart) {
 	w.Dst = append(list.End(w.Dst), '}')
 }
 
-// OutPart is a part with its value as JSON; a nil value is left out.
+// OutPart is a part of a parameter; one with a nil Value is omitted.
 type OutPart struct {
-	Name, Kind string // name, and kind: value[x] or resource
-	Value      []byte // as JSON
+	Name, Kind string // name of the part; kind is value[x] or resource
+	Value      []byte // JSON value
 }
 
-// TextPart is a part of a string type, left out if it is empty.
+// TextPart returns a part of a string type; it is omitted if the value is empty.
 func TextPart(name, kind, value string) OutPart {
 	if value == "" {
 		return OutPart{}
@@ -371,7 +374,7 @@ func TextPart(name, kind, value string) OutPart {
 	return OutPart{Name: name, Kind: kind, Value: fhirjson.AppendString(nil, value)}
 }
 
-// AppendPart appends a part with its value, which is JSON.
+// AppendPart appends a part with a JSON value.
 func AppendPart(dst []byte, name, kind string, value []byte) []byte {
 	dst = fhirjson.AppendString(append(dst, `{"name":`...), name)
 	dst = append(append(append(dst, ',', '"'), kind...), '"', ':')

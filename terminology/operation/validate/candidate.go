@@ -111,8 +111,7 @@ func (in *includeSearch) found(e definitions.Entry) *found {
 	return &found{LocatedEntry: in.evaluator.Locate(e), excluded: onlyActive && in.evaluator.IsInactive(e)}
 }
 
-// best returns the candidate with the highest rank. Without candidates, it returns the code system version of the
-// coding.
+// best returns the candidate with the highest rank. The default is the code system version of the coding.
 func (v *candidateFinder) best(c *parameters.Coding, list []candidate) (versionChoice, *found, error) {
 	best, most := -1, -1
 	for i := range list {
@@ -337,8 +336,7 @@ func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text, us
 	}
 }
 
-// checkStandIn adds an issue if a display differs from the only name in a stand-in, with or without its parenthesized
-// suffix.
+// checkStandIn adds an issue unless a display is the name in a stand-in, with or without its (suffix).
 func (d *displayChecker) checkStandIn(c *parameters.Coding, name []byte) {
 	bare := name
 	if at := bytes.LastIndex(name, []byte(" (")); at >= 0 {

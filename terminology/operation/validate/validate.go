@@ -231,8 +231,7 @@ func readRequest(c *api.Call, inputs []parameters.Input, inValueSet bool) (*requ
 	return r, nil
 }
 
-// choose determines the codings to validate: exactly one of code, coding and codeableConcept (R4
-// ValueSet/$validate-code).
+// choose selects exactly one of code, coding and codeableConcept (R4 ValueSet/$validate-code).
 func (r *request) choose(inValueSet bool) error {
 	given := 0
 	for _, name := range []string{"code", "coding", "codeableConcept"} {

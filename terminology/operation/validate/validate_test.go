@@ -593,8 +593,7 @@ func codesIn(answer map[string]any) (codes []string, expanded map[string]any) {
 	return codes, expanded
 }
 
-// TestPartialExpansion checks that incomplete stored expansions are not used, and that the response contains the
-// reason.
+// TestPartialExpansion checks that incomplete stored expansions are rejected with the reason.
 func TestPartialExpansion(t *testing.T) {
 	for name, expansion := range map[string]string{
 		"it has 4 of 5 codes":                           `"total":5,` + pills,

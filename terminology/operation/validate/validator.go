@@ -243,7 +243,7 @@ func (v *validator) lacking() []outcome.Missing {
 	return list
 }
 
-// shown returns the coding that the result is about: the first valid one, or else a default.
+// shown returns the coding that the result is about: the first valid one, or else possibly the first one.
 func (v *validator) shown(results []codingResult) *codingResult {
 	for i := range results {
 		if results[i].member {
@@ -435,8 +435,7 @@ func (v *codingValidator) validate(c *parameters.Coding) (codingResult, error) {
 // codingSteps is the cost of validating a coding without searching for it.
 const codingSteps = 20
 
-// incomplete adds a warning about a coding without system or code. It is not an error because the coding may be valid
-// at its source.
+// incomplete warns about a coding without system or code, which may be valid at its source.
 func (v *codingValidator) incomplete(c *parameters.Coding) {
 	lacks, text := "system", "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided"
 	switch {
@@ -539,8 +538,7 @@ func (v *codingValidator) standIn(c *parameters.Coding, d *codingResult) bool {
 	return true
 }
 
-// checkVersion adds an issue if the code system requires a version and the coding has none (R4
-// CodeSystem.versionNeeded).
+// checkVersion adds an issue if a required version is missing (R4 CodeSystem.versionNeeded).
 func (v *codingValidator) checkVersion(c *parameters.Coding, cs *definitions.CodeSystem) {
 	if cs.VersionNeeded && c.Version == "" && !v.validation.MembershipOnly {
 		v.notes.note("error", "required", "invalid-data", "", c, "version", true,
@@ -695,8 +693,7 @@ func (v *codingValidator) standing(c *parameters.Coding, d *codingResult) {
 	}
 }
 
-// inactiveStatus returns the status for inactive concepts. It completes statuses that do not imply inactive, unlike
-// LOINC's DISCOURAGED.
+// inactiveStatus adds inactive to a status that does not imply it, unlike LOINC's DISCOURAGED.
 func inactiveStatus(status string) string {
 	switch status {
 	case "", "inactive":
