@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// expandParameters are the parameters of $expand that are implemented.
+// expandParameters are the supported parameters of $expand.
 var expandParameters = []string{
 	"activeOnly", "cache-id", "check-system-version", "context", "contextDirection", "count", "date", "default-valueset-version", "designation",
 	"displayLanguage", "exclude-system", "excludeNested", "excludeNotForUI", "excludePostCoordinated", "filter",
@@ -19,43 +19,43 @@ var expandParameters = []string{
 	"url", "useSupplement", "valueSet", "valueSetVersion", "versionsMatch",
 }
 
-// Capabilities is the content of a TerminologyCapabilities.
+// Capabilities is the content of a TerminologyCapabilities resource.
 type Capabilities struct {
-	// Date is when the library was loaded.
+	// Date is the time of loading the library.
 	Date time.Time
 
-	// CodeSystems are the code systems that have concepts here.
+	// CodeSystems are the loaded code systems with concepts.
 	CodeSystems []CodeSystemCapability
 
-	// Parameters are the parameters of $expand that are implemented.
+	// Parameters are the supported parameters of $expand.
 	Parameters []string
 
-	// Operations are members that describe other operations, each in JSON without braces.
+	// Operations are members for other operations, each as JSON without braces.
 	Operations []string
 
-	// Copyright is what the licences of code systems that the program brings along want to be said.
+	// Copyright contains the notices that the licenses of built-in code systems require.
 	Copyright string
 }
 
 // CodeSystemCapability is TerminologyCapabilities.codeSystem.
 type CodeSystemCapability struct {
-	// URI is the url of the code system.
+	// URI is the URL of the code system.
 	URI string
 
-	// Versions are the loaded versions; one that has no version is "".
+	// Versions are the loaded versions; "" for a code system without version.
 	Versions []string
 
-	// Default is the version that a reference without a version means.
+	// Default is the version for references without a version.
 	Default string
 
-	// Compositional says whether the codes are expressions of a grammar.
+	// Compositional reports whether the codes are expressions of a grammar.
 	Compositional bool
 
-	// Subsumption says whether $subsumes is supported.
+	// Subsumption reports whether $subsumes is supported.
 	Subsumption bool
 }
 
-// Capabilities returns the loaded code systems with their versions, and what $expand supports.
+// Capabilities returns the loaded code systems with their versions, and the supported parameters of $expand.
 func (l *Library) Capabilities() *Capabilities {
 	c := &Capabilities{Date: l.set.Loaded, Parameters: slices.Clone(expandParameters)}
 	for i := range l.set.Systems.List {
@@ -89,7 +89,7 @@ func capability(t *definitions.Set, s *definitions.System) CodeSystemCapability 
 	return c
 }
 
-// AppendJSON appends the TerminologyCapabilities.
+// AppendJSON appends the TerminologyCapabilities resource.
 func (c *Capabilities) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"TerminologyCapabilities","version":"1","name":"TerminologyService","title":"Terminology service",`+
 		`"status":"active","date":"`...)

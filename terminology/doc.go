@@ -1,19 +1,19 @@
-// Package terminology is a FHIR R4 terminology service. [Load] reads definitions into a [Library], which [Library.Expand] expands
-// value sets from. Package api answers requests over HTTP. Nothing here imports the server around it.
+// Package terminology implements a FHIR R4 terminology service. [Load] reads definitions into a [Library], and
+// [Library.Expand] expands value sets. Package api serves requests over HTTP. No package here imports the surrounding server.
 //
-// Code systems that are no files (codesystem/ucum and so on), and operations other than $expand (operation/lookup and so on),
-// register themselves; package standard imports all of them. Each is deleted with its folder and its line there.
+// Code systems that are not files (codesystem/ucum and others) and operations other than $expand (operation/lookup and
+// others) register themselves; package standard imports all of them. To remove one, delete its folder and its import there.
 //
 // # Where things are
 //
-//	library.go       Library: $expand, and definitions laid over it; checks weights
-//	capabilities.go  what TerminologyCapabilities says
-//	watch.go         loads changed files again and replaces the library
-//	fetched.go       what is missing is fetched from a [Source], added to the library and kept up to date
+// library.go       Library: $expand, overlays; checks weights
+// capabilities.go  TerminologyCapabilities
+// watch.go         reloads changed files and replaces the library
+// fetched.go       fetches missing definitions from a [Source], adds them to the library and keeps them up to date
 //
-// Below it: definitions reads resources and finds them; compose evaluates value sets, expansion pages and writes them;
-// codesystem and textindex hold concepts and search them; outcome, budget and parameters are
-// shared by all. Above it: api, and dispatch, which asks other servers (remote) and caches their responses (cache).
+// Lower-level packages: definitions reads and finds resources; compose evaluates value sets; expansion pages and writes
+// them; codesystem and textindex store and search concepts; outcome, budget and parameters are shared. Higher-level
+// packages: api, and dispatch, which calls other servers (remote) and caches their responses (cache).
 //
-// [outcome.Error.Missing] names what the library lacks, for a caller that asks another server.
+// [outcome.Error.Missing] contains the missing definitions, for callers that can use another server.
 package terminology

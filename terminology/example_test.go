@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// load returns a library of the code systems and value sets of FHIR R4, which are built in.
+// load returns a library with the built-in code systems and value sets of FHIR R4.
 func load(ctx context.Context) *terminology.Library {
 	library, err := terminology.Load(ctx, definitions.Options{Core: true})
 	if err != nil {
@@ -23,7 +23,7 @@ func load(ctx context.Context) *terminology.Library {
 	return library
 }
 
-// A pick list that is searched while its user types.
+// A pick list is searched while its user types.
 func ExampleLibrary_Expand() {
 	ctx := context.Background()
 	expansion, err := load(ctx).Expand(ctx, expansion.Query{
@@ -48,7 +48,7 @@ func ExampleLibrary_Expand() {
 	// used-codesystem=http://hl7.org/fhir/administrative-gender|4.0.1
 }
 
-// A value set that the program makes itself, of codes that are loaded.
+// A program expands its own value set of loaded codes.
 func ExampleLibrary_Expand_valueSet() {
 	ctx := context.Background()
 	expansion, err := load(ctx).Expand(ctx, expansion.Query{ValueSetRef: expansion.ValueSetRef{ValueSet: []byte(`{
@@ -71,7 +71,7 @@ func ExampleLibrary_Expand_valueSet() {
 	// _ActProgramTypeCode true ActProgramTypeCode
 }
 
-// An error says what is missing, so that it can be had elsewhere.
+// An error contains the missing definitions, so that a caller can obtain them elsewhere.
 func ExampleError() {
 	ctx := context.Background()
 	_, err := load(ctx).Expand(ctx, expansion.Query{ValueSetRef: expansion.ValueSetRef{URL: "http://example.org/ValueSet/unknown"}})
@@ -91,7 +91,7 @@ func TestPageIsChecked(t *testing.T) {
 	}
 }
 
-// Definitions that come with a question go before those that are loaded, for that question.
+// Definitions sent with a request take precedence over loaded ones for that request.
 func ExampleLibrary_With() {
 	ctx := context.Background()
 	library, err := load(ctx).With([]byte(`{

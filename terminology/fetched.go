@@ -22,39 +22,39 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// Source has definitions that are not loaded.
+// Source provides definitions that are not loaded.
 type Source interface {
-	// Definitions returns the resources in JSON that have the canonical, in any order, or none. The client is told what
-	// the methods HTTPStatus, IssueType and Diagnostics of an error return; without them, that the definition is not
-	// available now.
+	// Definitions returns the resources in JSON with the canonical, in any order, or none. The methods HTTPStatus,
+	// IssueType and Diagnostics of its error determine the response to the client. The default response is that the
+	// definition is currently unavailable.
 	Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error)
 }
 
-// Fetched fetches definitions from a [Source] when they are first needed, and holds them beside those of the library: of
-// several versions the latest counts, wherever it is from. It is safe for concurrent use, once its fields are set.
+// Fetched fetches definitions from a [Source] on first use and adds them to those of the library. Of several versions
+// the latest wins, wherever it is from. Its fields must be set before use; it is then safe for concurrent use.
 type Fetched struct {
-	// Source is required.
+	// Source is the source of definitions. Required.
 	Source Source
 
-	// MaxBytes bounds what is held, in bytes of JSON; it takes about as much memory again. When full, the first fetched is
-	// dropped. A larger definition is too costly. Default: 64 MiB.
+	// MaxBytes is the maximum size of fetched definitions, in bytes of JSON; they use about as much memory again. The
+	// oldest definitions are evicted first. A larger definition is too costly. Default: 64 MiB.
 	MaxBytes int64
 
-	// TTL is how long a definition is fresh. Then the next use starts to fetch it again, and goes on with the old one.
-	// Default: 1 hour.
+	// TTL is how long a definition is fresh. The first use after that starts to fetch it again, and continues with the old
+	// definition. Default: 1 hour.
 	TTL time.Duration
 
-	// MissingTTL is the time before another attempt if a definition does not exist or cannot be fetched again. Default:
-	// 1 minute.
+	// MissingTTL is the time until the next attempt if a definition does not exist or cannot be fetched again. Default: 1
+	// minute.
 	MissingTTL time.Duration
 
 	// MaxStale is how long after TTL a definition is used while Source fails. Default: 24 hours.
 	MaxStale time.Duration
 
-	// Changed is called with the canonical of a definition that has changed or gone since it was fetched. Default: none.
+	// Changed is called with the canonical of a fetched definition that was changed or deleted. Default: none.
 	Changed func(url string)
 
-	// Logger logs at info level what is fetched, and at warn level what cannot be fetched again. Default: none.
+	// Logger logs fetches at info level and failed repeated fetches at warn level. Default: none.
 	Logger *slog.Logger
 
 	mu       sync.Mutex
@@ -64,25 +64,25 @@ type Fetched struct {
 	flights  singleflight.Group
 }
 
-// fetchedLayers is a stack of libraries, each with more of what was fetched.
+// fetchedLayers is a stack of libraries with successively more fetched definitions.
 type fetchedLayers struct {
 	base    *Library
 	current *Library
-	stacked int // overlays between base and current
+	stacked int // number of overlays between base and current
 }
 
-// MaxFetches is how many definitions are fetched for one request.
+// MaxFetches is the maximum number of definitions fetched per request.
 const MaxFetches = 100
 
-// most is how many bytes are held.
+// most returns the maximum size in bytes.
 func (f *Fetched) most() int64 { return cmp.Or(f.MaxBytes, 64<<20) }
 
 const (
 	maxAbsent  = 10_000 // definitions that do not exist
-	maxStacked = 16     // overlays before they are made into one
+	maxStacked = 16     // overlays before they are merged
 )
 
-// Complete fetches what is missing, and returns the library with it.
+// Complete fetches missing definitions and returns the library with them.
 func (f *Fetched) Complete(ctx context.Context, list []outcome.Missing) (*Library, error) {
 	for _, m := range list {
 		if m = sourceOf(m); f.holds(m) || strings.HasPrefix(m.Canonical, "#") || m.Canonical+m.ID == "" {
@@ -97,7 +97,7 @@ func (f *Fetched) Complete(ctx context.Context, list []outcome.Missing) (*Librar
 	return f.layers.current, nil
 }
 
-// sourceOf returns the definition to fetch: of an implicit value set, the code system.
+// sourceOf returns the definition to fetch: the code system of an implicit value set.
 func sourceOf(m outcome.Missing) outcome.Missing {
 	if system, query, ok := strings.Cut(m.Canonical, "?fhir_vs"); ok && m.Kind == "ValueSet" {
 		_, version := outcome.Split(query)
@@ -106,7 +106,7 @@ func sourceOf(m outcome.Missing) outcome.Missing {
 	return m
 }
 
-// await fetches a definition once for all requests that need it now, even if the first of them is cancelled.
+// await fetches a definition once for all concurrent requests, even if the first of them is canceled.
 func (f *Fetched) await(ctx context.Context, m outcome.Missing) error {
 	result := f.flights.DoChan(fmt.Sprintf("%q", m), func() (any, error) {
 		return nil, f.fetch(context.WithoutCancel(ctx), m)
@@ -134,7 +134,7 @@ func unfetched(m outcome.Missing, err error) error {
 	return &outcome.Error{Status: http.StatusBadGateway, Code: "transient", Text: m.String() + " cannot be fetched now; try again later", Err: err}
 }
 
-// holds reports whether the answer of Source is still good.
+// holds reports whether a fresh result of Source is stored.
 func (f *Fetched) holds(m outcome.Missing) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,8 +142,8 @@ func (f *Fetched) holds(m outcome.Missing) bool {
 	return item != nil && time.Now().Before(item.expires)
 }
 
-// fetch keeps what Source returns, unless something was forgotten meanwhile: then it may be from before a write, and Source
-// is asked again.
+// fetch stores the result of Source. If Forget was called meanwhile, the result may be older than a write, so it is
+// fetched again.
 func (f *Fetched) fetch(ctx context.Context, m outcome.Missing) error {
 	if f.holds(m) {
 		return nil
@@ -161,7 +161,7 @@ func (f *Fetched) fetch(ctx context.Context, m outcome.Missing) error {
 	return errors.New("definitions change all the time")
 }
 
-// forgotten returns how often Forget was called.
+// forgotten returns the number of calls of Forget.
 func (f *Fetched) forgotten() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +177,7 @@ func (f *Fetched) keepUnless(forgets int, m outcome.Missing, resource jsontext.V
 	return true, f.keep(m, resource)
 }
 
-// Over returns a library with what has been fetched, and starts the renewal of expired definitions.
+// Over returns base with the fetched definitions, and starts to fetch expired definitions again.
 func (f *Fetched) Over(base *Library) *Library {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,8 +189,8 @@ func (f *Fetched) Over(base *Library) *Library {
 	return f.layers.current
 }
 
-// Forget drops all versions of a definition, as after a write; it is fetched again when it is next needed. The reference is
-// a canonical, or type and id as in ValueSet/1; empty means all definitions.
+// Forget drops all versions of a definition, for example after a write; it is fetched again on its next use. The
+// reference is a canonical, or a type and ID such as ValueSet/1; empty means all definitions.
 func (f *Fetched) Forget(reference string) {
 	url, _ := outcome.Split(reference)
 	f.mu.Lock()
@@ -205,26 +205,26 @@ func (f *Fetched) Forget(reference string) {
 	}
 }
 
-// fetchedItems are the definitions that were fetched, and those found not to exist. Each have their own bound, as anyone may
-// ask for anything.
+// fetchedItems contains the fetched definitions and those found not to exist. Each kind has its own limit, because
+// clients may request arbitrary definitions.
 type fetchedItems struct {
 	found, absent boundedcache.Cache[outcome.Missing, *fetched]
-	count         int       // of the answers so far
-	due           time.Time // when the next item expires
+	count         int       // number of results so far
+	due           time.Time // earliest expiration of an item
 	forgets       int       // calls of Forget
 }
 
-// fetched is an answer of Source.
+// fetched is a result of Source.
 type fetched struct {
-	resource  jsontext.Value // nil: there is none
+	resource  jsontext.Value // nil: does not exist
 	url       string
-	reference string // type and id
-	number    int    // of answers before it
+	reference string // type and ID
+	number    int    // sequence number of the result
 	expires   time.Time
 	fetched   time.Time
 }
 
-// Held returns how many definitions are held, and how many bytes of JSON they have.
+// Held returns the number of definitions and their size in bytes of JSON.
 func (f *Fetched) Held() (definitions int, bytes int64) { return f.answers.found.Held() }
 
 // get returns an item, or nil.
@@ -236,8 +236,8 @@ func (t *fetchedItems) get(m outcome.Missing) *fetched {
 	return item
 }
 
-// put adds or replaces an item within a bound of bytes, and reports whether the library has what is not held any more: the
-// old one, or what made room.
+// put adds or replaces an item within the size limit. It reports whether the library contains definitions that are no
+// longer stored: the replaced one, or evicted ones.
 func (t *fetchedItems) put(m outcome.Missing, item *fetched, most int64) (outdated bool) {
 	before, _ := t.found.Held()
 	t.found.MaxCost, t.absent.MaxEntries = most, maxAbsent
@@ -253,7 +253,7 @@ func (t *fetchedItems) put(m outcome.Missing, item *fetched, most int64) (outdat
 	return after <= before
 }
 
-// drop removes the items for which is holds, and reports whether the library has any of them.
+// drop removes the items that satisfy is, and reports whether the library contains any of them.
 func (t *fetchedItems) drop(is func(m outcome.Missing, item *fetched) bool) bool {
 	before, _ := t.found.Held()
 	t.found.DeleteFunc(is)
@@ -267,7 +267,7 @@ func (t *fetchedItems) each(visit func(m outcome.Missing, item *fetched)) {
 	t.drop(func(m outcome.Missing, item *fetched) bool { visit(m, item); return false })
 }
 
-// keep stores an answer of Source, and adds it to the library.
+// keep stores a result of Source and adds it to the library.
 func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {
 	now := time.Now()
 	f.answers.count++
@@ -294,7 +294,7 @@ func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {
 	return nil
 }
 
-// rebuild makes the library again from all that is held, which has been read before without an error.
+// rebuild builds the library again from all stored definitions, which were parsed successfully before.
 func (f *Fetched) rebuild() {
 	f.layers.current, f.layers.stacked = f.layers.base, 0
 	var items []*fetched
@@ -316,7 +316,7 @@ func (f *Fetched) rebuild() {
 	}
 }
 
-// ask asks Source for the latest version of a definition.
+// ask requests the latest version of a definition from Source.
 func (f *Fetched) ask(ctx context.Context, m outcome.Missing) (jsontext.Value, error) {
 	start := time.Now()
 	found, err := f.Source.Definitions(ctx, m)
@@ -336,15 +336,15 @@ func (f *Fetched) ask(ctx context.Context, m outcome.Missing) (jsontext.Value, e
 	return resource, nil
 }
 
-// Renew starts to fetch expired definitions again in the background, as every use of the library does. Callers that answer
-// from their own cache may not use the library for long.
+// Renew starts to fetch expired definitions again in the background, as any use of the library does. Callers that serve
+// responses from their own cache may not use the library for a long time.
 func (f *Fetched) Renew() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.beginRenewal()
 }
 
-// beginRenewal is Renew, with the lock held.
+// beginRenewal is Renew with f.mu held.
 func (f *Fetched) beginRenewal() {
 	if !f.renewing && !f.answers.due.IsZero() && !time.Now().Before(f.answers.due) {
 		f.renewing = true
@@ -352,7 +352,7 @@ func (f *Fetched) beginRenewal() {
 	}
 }
 
-// renew fetches expired definitions again. One that cannot be fetched stays in use for a while.
+// renew fetches expired definitions again. A definition whose fetch fails stays in use for a while.
 func (f *Fetched) renew() {
 	defer func() {
 		f.mu.Lock()
@@ -376,7 +376,7 @@ func (f *Fetched) renew() {
 	}
 }
 
-// overdue returns the expired definitions, and drops those found not to exist: Source is asked again when they are needed.
+// overdue returns the expired definitions. Definitions that did not exist are dropped, to be fetched on demand.
 func (f *Fetched) overdue() (list []outcome.Missing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -393,13 +393,13 @@ func (f *Fetched) overdue() (list []outcome.Missing) {
 	return list
 }
 
-// replace updates a definition by a new answer of Source, and returns the old one if it has changed.
+// replace updates a definition with a new result of Source, and returns the old definition if it differs.
 func (f *Fetched) replace(forgets int, m outcome.Missing, resource jsontext.Value, err error) (old *fetched) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item := f.answers.get(m)
 	if item == nil || f.answers.forgets != forgets {
-		return nil // forgotten meanwhile, or the answer may be from before a write
+		return nil // forgotten meanwhile, or the result may be older than a write
 	}
 	now := time.Now()
 	switch {
@@ -413,7 +413,7 @@ func (f *Fetched) replace(forgets int, m outcome.Missing, resource jsontext.Valu
 	case bytes.Equal(resource, item.resource):
 		item.fetched, item.expires = now, now.Add(cmp.Or(f.TTL, time.Hour))
 		return nil
-	case f.keep(m, resource) != nil: // unreadable: the old one stays
+	case f.keep(m, resource) != nil: // invalid: the old definition stays
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 		return nil
 	}

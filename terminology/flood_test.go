@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// single is a Source of one value set.
+// single is a Source with one value set.
 type single struct{}
 
 func (single) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
@@ -22,8 +22,8 @@ func (single) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Valu
 		"compose":{"include":[{"system":"http://x/cs","concept":[{"code":"a"}]}]}}`)}, nil
 }
 
-// TestFetchedFlood asks for ever other definitions that do not exist: only so many are remembered, and one that exists is
-// not dropped for them.
+// TestFetchedFlood requests many definitions that do not exist: their number is limited, and an existing definition is
+// not evicted for them.
 func TestFetchedFlood(t *testing.T) {
 	base, err := Load(t.Context(), definitions.Options{})
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 )
 
-// Library answers the operations of a terminology service from definitions, which never change. Make one with [Load]. It
-// is safe for concurrent use.
+// Library serves terminology operations from immutable definitions. Create it with [Load]. It is safe for concurrent
+// use.
 type Library struct {
 	set        *definitions.Set
 	expansions *compose.CodeListCache
 }
 
-// Definitions returns what the library holds.
+// Definitions returns the definitions of the library.
 func (l *Library) Definitions() *definitions.Set { return l.set }
 
-// CodeLists returns the cache of the codes of value sets, for operations that need them.
+// CodeLists returns the cache of expansions, for operations that need it.
 func (l *Library) CodeLists() *compose.CodeListCache { return l.expansions }
 
-// With returns a library in which resources are added to those of l and take precedence. It does not change l. It is
-// cheap, and meant for the few definitions of one request.
+// With returns a library in which resources take precedence over the definitions of l. It does not change l. It is
+// cheap and intended for the few definitions of one request.
 func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
 	set, err := l.set.With(resources...)
 	if err != nil {
@@ -35,8 +35,8 @@ func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
 	return &Library{set: set, expansions: l.expansions}, nil
 }
 
-// beside returns a library with the given resources as if they had been loaded after those of l: of several versions the
-// latest counts, wherever it is from. It does not change l.
+// beside returns a library with the given resources as if they had been loaded after those of l: the latest version
+// wins, wherever it is from. It does not change l.
 func (l *Library) beside(resources ...jsontext.Value) (*Library, error) {
 	set, err := l.set.Combine(resources)
 	if err != nil {
@@ -45,14 +45,14 @@ func (l *Library) beside(resources ...jsontext.Value) (*Library, error) {
 	return &Library{set: set, expansions: compose.NewCodeListCache(l.expansions.Limit())}, nil
 }
 
-// Expand answers ValueSet/$expand. It fails with the error of the context or an [*Error], which wraps [ErrUnknown],
-// [ErrIncomplete] or [ErrUnsupported] if another server may be able to answer.
+// Expand performs ValueSet/$expand. It returns the error of the context or an [*Error], which wraps [ErrUnknown],
+// [ErrIncomplete] or [ErrUnsupported] if another server may be able to serve the request.
 func (l *Library) Expand(ctx context.Context, q expansion.Query) (*expansion.Expansion, error) {
 	return expansion.New(l.set, l.expansions, q, budget.Of(ctx, l.set.Bounds.Gathered))
 }
 
-// Load reads definitions into a library. It fails if a pattern matches nothing, or with an error that names the file if one
-// cannot be read completely.
+// Load reads definitions into a library. It returns an error if a pattern matches nothing, or if a file cannot be read
+// completely.
 func Load(ctx context.Context, o definitions.Options) (*Library, error) {
 	set, err := definitions.Load(ctx, o)
 	if err != nil {
@@ -65,8 +65,8 @@ func Load(ctx context.Context, o definitions.Options) (*Library, error) {
 	return l, nil
 }
 
-// checkWeights logs which weights are for codes that are not here. It makes the indexes of value sets with weights, so that no
-// request waits for them.
+// checkWeights logs weights of unknown codes. It also builds the indexes of value sets with weights, so that no request
+// waits for them.
 func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
 	for url, codes := range l.set.Usage.Files.All() {
 		holds, ok := l.codesOf(ctx, url)
@@ -87,7 +87,7 @@ func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// codesOf returns what tells the codes of a code system or value set; false if it is not here.
+// codesOf returns a membership test for a code system or value set, or false if it is not loaded.
 func (l *Library) codesOf(ctx context.Context, url string) (holds func(code string) bool, ok bool) {
 	if index := l.set.Systems.CodeSystem(url, ""); index != definitions.None {
 		return func(code string) bool {

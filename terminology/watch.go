@@ -17,51 +17,51 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// Watch keeps a library up to date with its files. When files are changed, added or removed, it loads all of them anew
-// and replaces the library; if that fails, the library stays. It compares names, sizes and modification times, which
-// works on network mounts and container volumes, where file events do not. Use [NewWatch] to make one.
+// Watch keeps a library up to date. If any file is changed, added or removed, it loads all files again and replaces the
+// library, unless loading fails. It compares names, sizes and modification times, which unlike file events works on
+// network mounts and container volumes. Create it with [NewWatch].
 type Watch struct {
 	options  definitions.Options
 	interval time.Duration
 	library  atomic.Pointer[Library]
 
 	loading sync.Mutex
-	files   fingerprint // as last loaded, or as they failed to load
+	files   fingerprint // at the last attempt to load them
 
 	mu    sync.Mutex
 	state State
-	had   map[string]bool // the patterns that matched files
+	had   map[string]bool // patterns that have matched files
 }
 
-// defaultWatchInterval is the time within which a [Watch] notices changed files.
+// defaultWatchInterval is the default time within which a [Watch] detects changes.
 const defaultWatchInterval = 5 * time.Second
 
-// State is what a [Watch] last did, for a status page.
+// State is the state of a [Watch], for a status page.
 type State struct {
-	// Files are the files that the library was loaded from, in loading order, without the core.
+	// Files are the loaded files in loading order, without the core.
 	Files []string
 
-	// Counts is how much the library holds.
+	// Counts are the numbers of definitions in the library.
 	Counts definitions.Counts
 
-	// Loaded is when it was loaded.
+	// Loaded is the time of loading.
 	Loaded time.Time
 
-	// Took is how long loading took.
+	// Took is the duration of loading.
 	Took time.Duration
 
-	// Tried is when files were last loaded, with or without success.
+	// Tried is the time of the last attempt to load files.
 	Tried time.Time
 
-	// Err is why that failed; nil if it did not.
+	// Err is the error of the last attempt; nil if it succeeded.
 	Err error
 }
 
 // fingerprint identifies a state of the files.
 type fingerprint [sha256.Size]byte
 
-// NewWatch loads a library, and fails, as [Load] does. Nothing is watched until Run is called. Run notices a change
-// within the interval after the last write; 0 means 5 s.
+// NewWatch loads a library like [Load]. Call Run to watch the files. Run detects a change within the interval after the
+// last write; 0 means 5 s.
 func NewWatch(ctx context.Context, o definitions.Options, interval time.Duration) (*Watch, error) {
 	o.SetDefaults()
 	w := &Watch{options: o, interval: cmp.Or(max(0, interval), defaultWatchInterval)}
@@ -69,25 +69,25 @@ func NewWatch(ctx context.Context, o definitions.Options, interval time.Duration
 	if err := w.load(ctx); err != nil {
 		return nil, err
 	}
-	w.files = files // from before loading, to notice a change meanwhile
+	w.files = files // from before loading, to detect changes during loading
 	return w, nil
 }
 
-// Current returns the library in use. Call it once per request, so that the request sees one library throughout.
+// Current returns the current library. Call it once per request, so that the request uses a single library.
 func (w *Watch) Current() *Library { return w.library.Load() }
 
-// State returns what the watch last did.
+// State returns the current state.
 func (w *Watch) State() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state
 }
 
-// Run watches the files until ctx is done, and returns its error. It logs changes to Options.Logger: at info level what
-// was loaded, at error level what could not be.
+// Run watches the files until ctx is done, and returns its error. It logs to Options.Logger: loaded files at info
+// level, failures at error level.
 //
-// It looks twice in an interval, and after a change again every quarter, until two looks see the same: then nobody is
-// writing. So it notices a change after three quarters at most.
+// It checks the files twice per interval. After a change it checks every quarter of the interval until two checks are
+// equal, which means that writing is complete. So it detects a change after at most three quarters of the interval.
 func (w *Watch) Run(ctx context.Context) error {
 	timer := time.NewTimer(w.interval / 2)
 	defer timer.Stop()
@@ -110,8 +110,8 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh looks at the files at once, and loads them if they have changed. It fails if they cannot be loaded, or could
-// not be last time; the library in use then stays.
+// Refresh checks the files immediately and loads them if they have changed. It returns the error of loading, or of the
+// last attempt if nothing has changed; the current library then stays in use.
 func (w *Watch) Refresh(ctx context.Context) error {
 	w.loading.Lock()
 	defer w.loading.Unlock()
@@ -123,7 +123,7 @@ func (w *Watch) Refresh(ctx context.Context) error {
 	return w.load(ctx)
 }
 
-// reload loads changed files. Those that cannot be loaded are tried again after their next change.
+// reload loads changed files. After an error, they are loaded again after their next change.
 func (w *Watch) reload(ctx context.Context, files fingerprint) {
 	w.loading.Lock()
 	defer w.loading.Unlock()
@@ -145,7 +145,7 @@ func (w *Watch) reload(ctx context.Context, files fingerprint) {
 	w.files = files
 }
 
-// load loads the files and, if that succeeds, puts them in use.
+// load loads the files and, on success, makes the library current.
 func (w *Watch) load(ctx context.Context) error {
 	start := w.options.Now()
 	files, had, err := w.found()
@@ -166,8 +166,8 @@ func (w *Watch) load(ctx context.Context) error {
 	return nil
 }
 
-// found returns the files, and which patterns match any. It is an error if a pattern no longer matches any: its volume
-// may be gone.
+// found returns the files and the patterns that match any. It returns an error if a pattern no longer matches any file,
+// because its volume may be unmounted.
 func (w *Watch) found() (files []string, had map[string]bool, err error) {
 	w.mu.Lock()
 	before := w.had
@@ -184,7 +184,7 @@ func (w *Watch) found() (files []string, had map[string]bool, err error) {
 	return files, had, err
 }
 
-// loadWhole is Load, but returns a panic as an error: a file that crashes the loader must not end the server.
+// loadWhole is Load with panics converted to errors: a file that crashes the loader must not stop the server.
 func loadWhole(ctx context.Context, o definitions.Options) (l *Library, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -194,7 +194,7 @@ func loadWhole(ctx context.Context, o definitions.Options) (l *Library, err erro
 	return Load(ctx, o)
 }
 
-// look returns a fingerprint of the files. Unreadable files are left out; loading reports them.
+// look returns the fingerprint of the files. It skips unreadable files, because loading reports them.
 func (w *Watch) look() (sum fingerprint) {
 	hash := sha256.New()
 	files, _, err := w.found()

@@ -406,8 +406,7 @@ func (b *WholeBuilder) Size() int { return b.whole.size }
 // Designations reports whether any entry has designations.
 func (b *WholeBuilder) Designations() bool { return b.designations }
 
-// Add adds the next page, a ValueSet in JSON that was requested with the given count. It reports whether more pages
-// follow.
+// Add adds the next page, a ValueSet in JSON requested with count. It reports whether more pages follow.
 func (b *WholeBuilder) Add(page []byte, count int) (more bool, err error) {
 	x := wholePage{builder: b, total: -1, offset: -1}
 	r := fhirjson.ReaderOf(page)

@@ -148,8 +148,7 @@ func (w *Writer) wantsTree() bool {
 	return w.x.query.ExcludeNested != parameters.Yes
 }
 
-// Append appends the ValueSet as JSON without a generic encoder, so that a response costs little more than copying its
-// text.
+// Append appends the ValueSet as JSON without an encoder: a response costs little more than copying its text.
 func (w *Writer) Append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
 	dst = w.x.query.subset.appendMeta(dst)
@@ -215,8 +214,7 @@ func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, whole bo
 	return dst
 }
 
-// unclosed returns the reasons why the expansion may lack codes, with the text of other servers, which clients may
-// depend on.
+// unclosed returns the reasons why codes may be missing. Clients may expect this text of other servers.
 func (w *Writer) unclosed() (reasons []string) {
 	for _, index := range w.x.List.CodeSystems {
 		if cs := w.x.Library.Systems.CodeSystems[index]; cs.Content != definitions.ContentComplete {

@@ -144,9 +144,8 @@ type language struct {
 	weight int // in thousandths
 }
 
-// Languages returns a normalized Accept-Language in the format of browsers: en-US,en;q=0.9. The most preferred
-// languages come first; invalid language ranges (RFC 4647 §2.2) are dropped. It is empty if any language is acceptable,
-// as without the header.
+// Languages returns Accept-Language in the format of browsers, such as en-US,en;q=0.9, sorted by preference and without
+// invalid ranges (RFC 4647 §2.2). It is empty if any language is acceptable, as without the header.
 func Languages(values []string) string {
 	if len(values) == 0 {
 		return ""

@@ -50,8 +50,7 @@ type Error struct {
 	// Err is the cause, or nil.
 	Err error
 
-	// Missing are definitions that the operation needs and that are not loaded, or loaded without content. The list may be
-	// incomplete.
+	// Missing are required definitions that are not loaded or have no content; possibly incomplete.
 	Missing []Missing
 
 	// Provisional is the response without the missing definitions, or nil; see [Handler.Others].

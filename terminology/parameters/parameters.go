@@ -28,11 +28,10 @@ type Input struct {
 	Parts    []Input        // parts, if present
 }
 
-// Maximum number of parameters per request, and maximum nesting of parts.
+// maxInputs is the maximum number of parameters per request, maxPartDepth that of nested parts.
 const maxInputs, maxPartDepth = 1000, 4
 
-// QueryInputs returns the parameters of a query string in order. In addition to an error, it returns the valid
-// parameters.
+// QueryInputs returns the parameters of a query string in order, and the valid ones even with an error.
 func QueryInputs(query string) (inputs []Input, err error) {
 	if query == "" {
 		return nil, nil
@@ -67,8 +66,7 @@ func pairInput(pair string) (in Input, err error) {
 	return in, err
 }
 
-// AddBody adds the parameters of a body to those of a query string. The body is a form, or input of [BodyInputs] in
-// JSON or XML.
+// AddBody adds the parameters of a body to inputs. The body is a form, or JSON or XML for [BodyInputs].
 func AddBody(inputs []Input, contentType string, body []byte, bare string) ([]Input, error) {
 	kind, _, err := mime.ParseMediaType(contentType)
 	if kind == "application/x-www-form-urlencoded" && err == nil {
@@ -86,8 +84,7 @@ func AddBody(inputs []Input, contentType string, body []byte, bare string) ([]In
 	return BodyInputs(inputs, body, bare)
 }
 
-// BodyInputs adds the parameters of a body: a Parameters resource, or another resource as the value of the parameter
-// bare.
+// BodyInputs adds the parameters of a body: Parameters, or another resource as the parameter bare.
 func BodyInputs(inputs []Input, body []byte, bare string) ([]Input, error) {
 	kind, err := fhirjson.ResourceType(body)
 	if err != nil {

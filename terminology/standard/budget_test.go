@@ -18,23 +18,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// bomb is a request that costs much more than what it brings along is large.
+// bomb is a request whose cost is much higher than its size suggests.
 type bomb struct {
 	name, path, body string
-	most             int // steps that it may take; 0 for 2,000,000
+	most             int // maximum number of steps; 0 means 2,000,000
 }
 
-// validations are n parameters for the same validation.
+// validations returns n parameters with the same validation.
 func validations(n int, parameters string) string {
 	return fixture.Repeat(n, func(int) string { return `{"name":"validation","resource":` + parameters + `}` })
 }
 
-// includedTimes is a value set that includes the code system http://x/b n times, with something more each time.
+// includedTimes returns a value set that includes the code system http://x/b n times, each with additional members.
 func includedTimes(n int, more string) string {
 	return fixture.ValueSet("http://x/bomb", `{"include":[`+fixture.Repeat(n, func(int) string { return `{"system":"http://x/b"` + more + `}` })+`]}`)
 }
 
-// needs skips a test of a build without the operation.
+// needs skips the test if the build lacks the operation.
 func (b *bomb) needs(t *testing.T) {
 	t.Helper()
 	terminologytest.Needs(t, b.path)
@@ -43,7 +43,7 @@ func (b *bomb) needs(t *testing.T) {
 	}
 }
 
-// bombs returns requests of some ten kilobytes each.
+// bombs returns requests of about ten kilobytes each.
 func bombs() []bomb {
 	filter := func(property, op, value string) string {
 		return fmt.Sprintf(`,"filter":[{"property":%q,"op":%q,"value":%q}]`, property, op, value)
@@ -105,7 +105,7 @@ func bombs() []bomb {
 	}
 }
 
-// countdown is a context that ends when it has been looked at so many times.
+// countdown is a context that is canceled after a number of checks.
 type countdown struct {
 	context.Context
 	left int
@@ -118,7 +118,7 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// TestBombs sends requests that would be worked on for long: what they cost is seen before it is spent.
+// TestBombs checks that requests that would take long are rejected before their cost is incurred.
 func TestBombs(t *testing.T) {
 	for _, b := range bombs() {
 		t.Run(b.name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestTurns asks for costly and for other things: only the former need a turn, one at a time, and give it back.
+// TestTurns checks that only costly requests acquire a slot, at most one, and release it.
 func TestTurns(t *testing.T) {
 	full := errors.New("full")
 	for _, test := range []struct {
@@ -192,7 +192,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// writerThatAsks asks before it takes something.
+// writerThatAsks calls a function before each write.
 type writerThatAsks struct {
 	http.ResponseWriter
 	ask func()
@@ -203,8 +203,8 @@ func (w *writerThatAsks) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// TestBombsOfClientsThatLeave has the clients leave while their requests are worked on, which may cost anything: no
-// work goes on. Those who leave first do not even begin it.
+// TestBombsOfClientsThatLeave cancels requests while they are processed, with an unlimited budget: their processing
+// stops. Requests canceled in advance are not processed at all.
 func TestBombsOfClientsThatLeave(t *testing.T) {
 	for _, b := range bombs() {
 		t.Run(b.name, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestBombsOfClientsThatLeave(t *testing.T) {
 				ctx := &countdown{Context: r.Context(), left: left}
 				err := terminologytest.Answer(&api.Handler{Library: base}, httptest.NewRecorder(), r.WithContext(ctx))
 				if steps := cmp.Or(b.most, 2_000_000); steps < 2*50_000 && left > 0 {
-					continue // over before it is looked at again
+					continue // finishes before the next check
 				}
 				if !errors.Is(err, context.Canceled) {
 					t.Errorf("leaving after %d looks: got %v", left, err)

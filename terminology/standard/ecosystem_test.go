@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// ecosystem returns the folder of the HL7 terminology ecosystem's tests, with the program that runs them.
+// ecosystem returns the folder with the tests of the HL7 terminology ecosystem and their runner.
 func ecosystem(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("TX_ECOSYSTEM")
@@ -35,7 +35,7 @@ func ecosystem(t *testing.T) string {
 	return folder
 }
 
-// TestEcosystem runs the tests that HL7 has for the servers of its terminology ecosystem.
+// TestEcosystem runs HL7's tests for servers of the terminology ecosystem.
 func TestEcosystem(t *testing.T) {
 	terminologytest.Needs(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/ConceptMap/$translate", "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	folder := ecosystem(t)
@@ -54,7 +54,7 @@ func TestEcosystem(t *testing.T) {
 	}
 }
 
-// runEcosystem runs tests of a folder, and returns what the program prints.
+// runEcosystem runs tests of a folder and returns the output of the runner.
 func runEcosystem(t *testing.T, folder string, arguments ...string) []byte {
 	t.Helper()
 	server := httptest.NewServer(terminologytest.Serve(&api.Handler{Library: terminologytest.Core(t), Statement: api.Statement{Version: "0.0.0", Released: fixture.Time}}))
@@ -68,7 +68,7 @@ func runEcosystem(t *testing.T, folder string, arguments ...string) []byte {
 	return output
 }
 
-// TestEcosystemOfSources runs those tests for servers with content that are about the code systems which are here.
+// TestEcosystemOfSources runs HL7's tests for servers with content, for the built-in code systems.
 func TestEcosystemOfSources(t *testing.T) {
 	terminologytest.Needs(t, "/CodeSystem/$lookup", "/CodeSystem/$validate-code", "/ValueSet/$validate-code", "http://unitsofmeasure.org", "urn:ietf:bcp:47", "urn:iso:std:iso:3166")
 	folder := ecosystem(t) + "-clinical"
@@ -84,7 +84,7 @@ func TestEcosystemOfSources(t *testing.T) {
 		{"bugs", "lang-case", 2, ""},
 		{"bugs", "country-code", 1, ""},
 		{"bugs", "3166-", 3, ""},
-		// The display that it wants for ia ends where IANA's file breaks the line: "Interlingua (International Auxiliary Language".
+		// The expected display of ia ends at a line break in IANA's file: "Interlingua (International Auxiliary Language".
 		{"langcodes", "", 0, "expand-langcodes-all"},
 	} {
 		output := string(runEcosystem(t, folder, "--modes", "tx.fhir.org", "--suite", cases.suite, "--test", cases.test))
@@ -95,10 +95,10 @@ func TestEcosystemOfSources(t *testing.T) {
 	}
 }
 
-// operationCounts finds an operation in the sum that ends the output, with how many of its tests pass.
+// operationCounts matches an operation in the summary of the output, with the number of passing tests.
 var operationCounts = regexp.MustCompile(`'([a-z-]+)': \((\d+), (\d+)\)`)
 
-// ecosystemCase is one test of $expand of the ecosystem's tests.
+// ecosystemCase is an $expand test of the ecosystem.
 type ecosystemCase struct {
 	Name, Operation, Mode, Request, Profile string
 	Version                                 string
@@ -119,7 +119,7 @@ type sentParameter struct {
 	UUID     string          `json:"valueUuid"`
 }
 
-// query returns a parameter's value as in a query string.
+// query returns the value of a parameter for a query string.
 func (p sentParameter) query() string {
 	switch {
 	case p.Boolean != nil:
@@ -130,9 +130,9 @@ func (p sentParameter) query() string {
 	return p.Code + p.String + p.URI + p.URL + p.Canon + p.UUID
 }
 
-// TestGetTwins asks the ecosystem's tests of $expand again by GET, with what they bring along loaded as
-// definitions, at the type and, where the value set has an id, at the instance. The answers must be the same
-// but for what tells where and when the definitions were loaded.
+// TestGetTwins repeats the ecosystem's $expand tests by GET, with the resources of each test loaded as definitions, at
+// type level and, if the value set has an ID, at instance level. The responses must be equal except for the source and
+// time of the definitions.
 func TestGetTwins(t *testing.T) {
 	folder := ecosystem(t)
 	var tests struct {
@@ -168,7 +168,7 @@ func TestGetTwins(t *testing.T) {
 	}
 }
 
-// libraryWithCore returns a library of the built-in definitions and others.
+// libraryWithCore returns a library with the built-in definitions and other resources.
 func libraryWithCore(t *testing.T, resources []string) *terminology.Library {
 	t.Helper()
 	folder := t.TempDir()
@@ -186,7 +186,7 @@ func libraryWithCore(t *testing.T, resources []string) *terminology.Library {
 	return l
 }
 
-// twin compares one test, and returns how many answers by GET there were.
+// twin compares the responses of a test and returns the number of responses to GET.
 func twin(t *testing.T, folder, name string, test ecosystemCase, setup []string, loaded *terminology.Library) int {
 	t.Helper()
 	var sent struct {
@@ -199,7 +199,7 @@ func twin(t *testing.T, folder, name string, test ecosystemCase, setup []string,
 	query, body := url.Values{}, `{"resourceType":"Parameters","parameter":[`
 	for _, p := range sent.Parameter {
 		if p.Resource != nil {
-			return 0 // cannot be said by GET
+			return 0 // not supported by GET
 		}
 		query.Add(p.Name, p.query())
 		body += `{"name":` + strconv.Quote(p.Name) + `,"valueString":` + strconv.Quote(p.query()) + `},`
@@ -232,7 +232,7 @@ func twin(t *testing.T, folder, name string, test ecosystemCase, setup []string,
 	return 1
 }
 
-// ask returns an answer as JSON, without what tells it from the same one of another library.
+// ask returns a response as JSON, without members that depend on the library.
 func ask(t *testing.T, l *terminology.Library, method, path, body, language string) map[string]any {
 	t.Helper()
 	r := httptest.NewRequest(method, "/fhir/R4"+path, strings.NewReader(body))
@@ -254,14 +254,14 @@ func ask(t *testing.T, l *terminology.Library, method, path, body, language stri
 	return answer
 }
 
-// withoutOffset removes the offset, which the answer to a GET always has.
+// withoutOffset removes the offset, which responses to GET always have.
 func withoutOffset(answer map[string]any) {
 	if expansion, ok := answer["expansion"].(map[string]any); ok {
 		delete(expansion, "offset")
 	}
 }
 
-// flatten is withoutOffset, and makes a list of a tree, as the answer to a GET is.
+// flatten converts a tree to a list, as in a response to GET, and removes the offset.
 func flatten(answer map[string]any) {
 	withoutOffset(answer)
 	expansion, ok := answer["expansion"].(map[string]any)
@@ -296,7 +296,7 @@ func readJSON(t *testing.T, name string, into any) {
 	}
 }
 
-// readJSONAppending appends the parameters of a file.
+// readJSONAppending appends the parameters in a file.
 func readJSONAppending(t *testing.T, name string, list *[]sentParameter) {
 	t.Helper()
 	var more struct {

@@ -91,7 +91,7 @@ func TestSisterOperations(t *testing.T) {
 	}
 }
 
-// Each concept is given once: by code and system, or by a Coding (R4 CodeSystem/$lookup, $subsumes).
+// Each concept is specified once: by code and system, or by a Coding (R4 CodeSystem/$lookup, $subsumes).
 func TestConceptGivenOnce(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.ColourLibrary(t)}
 	coding := func(name, code string) string {
@@ -124,7 +124,7 @@ func TestConceptGivenOnce(t *testing.T) {
 	}
 }
 
-// FuzzOperations checks that any body is answered by all operations, with what was asked for or a refusal.
+// FuzzOperations checks that all operations respond to any body with the expected resource or an error.
 func FuzzOperations(f *testing.F) {
 	for _, seed := range []string{
 		`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/is-red"},{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}},{"name":"tx-resource","resource":` + fixture.Colours + `}]}`,
@@ -151,8 +151,8 @@ func FuzzOperations(f *testing.F) {
 	})
 }
 
-// An answer that says no for lack of a definition is left to others, and stands where they have none (R4
-// ValueSet/$validate-code: the result is false where the code "is not valid", which it may be to who has the code system).
+// A negative result caused by a missing definition is provisional: other servers are called first, and the result
+// applies if they fail. (R4 ValueSet/$validate-code: false means that the code "is not valid".)
 func TestOthers(t *testing.T) {
 	l := terminologytest.Library(t,
 		fixture.VersionedSystem("http://x/cs", "1", "complete", "a"), fixture.VersionedSystem("http://x/empty", "1", "not-present", ""),
@@ -164,7 +164,7 @@ func TestOthers(t *testing.T) {
 	others := &api.Handler{Library: l, Others: true}
 	tests := []struct {
 		operation, query string
-		missing          []outcome.Missing // nil: the answer is for good
+		missing          []outcome.Missing // nil: the result is final
 	}{
 		{"CodeSystem/$validate-code", "url=http://x/cs&code=a", nil},
 		{"CodeSystem/$validate-code", "url=http://x/cs&code=b", nil},
@@ -233,7 +233,7 @@ func TestLanguageRefused(t *testing.T) {
 	}
 }
 
-// What a modifier extension changes is not known, so that a definition with one is not made use of.
+// A definition with a modifier extension is rejected because its meaning is unknown.
 func TestModifierExtensions(t *testing.T) {
 	const modifier = `"modifierExtension":[{"url":"http://x/not","valueBoolean":true}]`
 	system := func(member, inConcept string) string {
@@ -282,8 +282,8 @@ func TestModifierExtensions(t *testing.T) {
 	}
 }
 
-// R4: the parameter date of $lookup and $validate-code is the day on which things are to be as they were then, and
-// compose.lockedDate says the same of a value set's code systems.
+// R4: the parameter date of $lookup and $validate-code is the date as of which definitions are used; compose.lockedDate
+// is the same for a value set's code systems.
 func TestAsOnADate(t *testing.T) {
 	version := func(v, date, code string) string {
 		return strings.Replace(fixture.SystemWith("http://x/cs", v, code), `"status"`, `"date":"`+date+`","status"`, 1)
@@ -330,7 +330,7 @@ func TestCapabilityStatement(t *testing.T) {
 	}
 	fixture.WantText(t, w.Body.String(), `"version":"1.2.3","releaseDate":"2026-01-02"`, `OperationDefinition/ValueSet-expand"`, `"code":"search-type"`,
 		`"rest":[{"mode":"server","security":{"service":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":"SMART-on-FHIR"}]}]},`)
-	// every listed operation is answered
+	// every listed operation is served
 	for _, resource := range got["rest"].([]any)[0].(map[string]any)["resource"].([]any) {
 		claimed := resource.(map[string]any)
 		kind := claimed["type"].(string)
@@ -353,7 +353,7 @@ func TestCapabilityStatement(t *testing.T) {
 	}
 }
 
-// A body has the same answer in XML as in JSON.
+// A body in XML yields the same result as in JSON.
 func TestXMLBody(t *testing.T) {
 	inline := `{"resourceType":"ValueSet","status":"active","contained":[{"resourceType":"ValueSet","id":"in","compose":{"include":[
 		{"system":"http://x/colours","concept":[{"code":"blue"}]}]}}],"compose":{"inactive":false,"include":[{"valueSet":["#in"]}]}}`
@@ -390,8 +390,8 @@ func TestXMLBody(t *testing.T) {
 	}
 }
 
-// TestLimits reaches each limit of a handler and of a library: what is just allowed is answered, and one more
-// is refused with an error that says which limit it is.
+// TestLimits tests each limit of a handler and a library: the maximum is accepted, and anything above is rejected with
+// an error about that limit.
 func TestLimits(t *testing.T) {
 	filtered := func(regex string) string {
 		return fixture.ValueSet("http://x/regex", fmt.Sprintf(`{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"regex","value":%q}]}]}`, regex))
@@ -411,12 +411,12 @@ func TestLimits(t *testing.T) {
 		name                    string
 		handler                 *api.Handler
 		options                 definitions.Options
-		path, allowed, tooMuch  string // of GET, after path; of POST the bodies
+		path, allowed, tooMuch  string // for GET, the rest of the path; for POST, the body
 		status                  int
 		code                    string
 		text                    string
 		method                  string
-		allowedSet, tooLargeSet string // more definitions
+		allowedSet, tooLargeSet string // additional definitions
 	}{
 		{name: "entries", handler: &api.Handler{Limits: expansion.Limits{Entries: 3}}, path: "/ValueSet/$expand?url=http://x/0&count=", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3"},
 		{name: "entries without a page", handler: &api.Handler{Limits: expansion.Limits{Entries: 3}}, path: "/ValueSet/$expand?url=http://x/0", allowed: "&count=3", tooMuch: "", status: 422, code: "too-costly", text: "offset and count"},
@@ -462,7 +462,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// definitionFiles writes resources that are not empty to a folder, each to a file of its own.
+// definitionFiles writes each nonempty resource to a separate file in a folder.
 func definitionFiles(t *testing.T, resources ...string) []string {
 	folder := t.TempDir()
 	for i, resource := range resources {
@@ -473,7 +473,7 @@ func definitionFiles(t *testing.T, resources ...string) []string {
 	return []string{folder}
 }
 
-// Source is asked once for what others are asked for then, and a batch is answered as far as it can be.
+// Source is called once before other servers are called, and a batch is processed as far as possible.
 func TestOthersAfterSource(t *testing.T) {
 	terminologytest.Needs(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	source := &terminologytest.Shelf{}
@@ -491,7 +491,7 @@ func TestOthersAfterSource(t *testing.T) {
 	}
 }
 
-// validCodes are the codes that $validate-code accepts in a value set.
+// validCodes returns the codes that $validate-code accepts in a value set.
 func validCodes(t *testing.T, h *api.Handler, url, common string) []string {
 	t.Helper()
 	var codes, validations []string
@@ -514,8 +514,8 @@ func validCodes(t *testing.T, h *api.Handler, url, common string) []string {
 	return valid
 }
 
-// A code is in a value set exactly if the expansion has it: $validate-code, which looks for it without an expansion,
-// must find the same, whatever the value set is made of.
+// TestValidateAgreesWithExpand checks on random value sets that $validate-code, which does not expand, accepts exactly
+// the codes of the expansion.
 func TestValidateAgreesWithExpand(t *testing.T) {
 	terminologytest.Needs(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	t.Parallel()
@@ -523,11 +523,11 @@ func TestValidateAgreesWithExpand(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		versions := 1 + int(seed%2)
 		definitions := append(randomSystem(r, "http://x/s0", versions), randomSystem(r, "http://x/s1", versions)...)
-		definitions = append(definitions, fixture.VersionedSystem("http://x/s3", "1.0", []string{"not-present", "fragment", "example"}[seed%3], "")) // s2 is not here at all
+		definitions = append(definitions, fixture.VersionedSystem("http://x/s3", "1.0", []string{"not-present", "fragment", "example"}[seed%3], "")) // s2 is never loaded
 		for v := range 3 {
 			imports := v
 			if versions > 1 {
-				imports = 0 // where versions meet that were chosen elsewhere, which of the two counts is another matter
+				imports = 0 // which version of a code wins is unspecified when imports select different versions
 			}
 			compose := fmt.Sprintf(`{"inactive":%t,"include":[%s,%s],"exclude":[%s]}`, r.IntN(3) > 0, randomInclude(r, versions, imports),
 				randomInclude(r, versions, imports), randomInclude(r, versions, imports))
@@ -554,8 +554,8 @@ func TestValidateAgreesWithExpand(t *testing.T) {
 	}
 }
 
-// randomSystem makes a code system in some versions, whose concepts differ between them: in their number, what is
-// above them, a property, and whether they are active.
+// randomSystem returns versions of a code system that differ in the number, parents, properties and statuses of their
+// concepts.
 func randomSystem(r *rand.Rand, url string, versions int) []string {
 	var all []string
 	for version := range versions {
@@ -576,8 +576,8 @@ func randomSystem(r *rand.Rand, url string, versions int) []string {
 	return all
 }
 
-// randomInclude makes one include or exclude: of a system, in one of its versions or the latest, and of value sets, if
-// there are any so far. What is listed may be of a system, or a version of one, that is not here.
+// randomInclude returns an include or exclude of a code system, in one of its versions or the latest, and of previous
+// value sets, if any. Enumerated codes may belong to a missing code system or version.
 func randomInclude(r *rand.Rand, versions, valueSets int) string {
 	set := map[string]any{}
 	if valueSets > 0 && r.IntN(3) == 0 {

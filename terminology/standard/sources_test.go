@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// The metadata of a source is read at start and declares the properties of its table.
+// The members of a source, which are read during startup, declare all properties of its table.
 func TestSources(t *testing.T) {
 	systems := &terminologytest.Core(t).Definitions().Systems
 	for _, s := range codesystem.Registered() {
@@ -37,7 +37,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// The code systems of the standard build complete twelve value sets of R4, one of which lists the common codes of a grammar.
+// The code systems of the standard build make twelve more value sets of R4 complete, one of them of a grammar.
 func TestCoreValueSetsExpand(t *testing.T) {
 	if n := len(codesystem.Registered()); n < 13 {
 		t.Skipf("this build has %d code systems, and not all of the standard build", n)
@@ -54,7 +54,7 @@ func TestCoreValueSetsExpand(t *testing.T) {
 	}
 }
 
-// bare is a code system of one concept that has no optional interface but List.
+// bare is a code system with one concept and no optional interface except List.
 type bare struct{}
 
 func (bare) Len() int { return 1 }
@@ -79,7 +79,7 @@ func (bare) AppendTexts(dst []codesystem.Text, _ codesystem.Concept) []codesyste
 
 func (bare) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codesystem.Value { return dst }
 
-// TestBareCodeSystem asks each operation about a code system that has only what it must.
+// TestBareCodeSystem performs each operation on a code system without optional interfaces.
 func TestBareCodeSystem(t *testing.T) {
 	l := terminologytest.Library(t, fixture.ValueSet("http://x/is-a", `{"include":[{"system":"http://x/bare","filter":[{"property":"concept","op":"is-a","value":"one"}]}]}`))
 	l.Definitions().Systems.AddCodeSystem(&definitions.CodeSystem{Definition: definitions.Definition{URL: "http://x/bare"}, Concepts: codesystem.Of(bare{}), Content: definitions.ContentComplete})
@@ -109,7 +109,7 @@ func TestBareCodeSystem(t *testing.T) {
 	}
 }
 
-// TestAskSource asks the other operations about a grammar and a table, by GET and POST, each with what the answer must have.
+// TestAskSource performs the other operations on a grammar and a table by GET and POST.
 func TestAskSource(t *testing.T) {
 	l := terminologytest.SourceLibrary(t, fixture.ValueSet("http://x/durations", `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"in","value":"1min,2s"}]},{"system":"http://x/shapes"}]}`))
 	target := fixture.ValueSet("http://x/target", `{"include":[{"system":"http://x/measures","concept":[{"code":"2m"},{"code":"4s"}]}]}`)
@@ -149,7 +149,7 @@ func TestAskSource(t *testing.T) {
 	}
 }
 
-// short is an answer of Parameters in short: name=value.
+// short formats a Parameters response as name=value.
 func short(answer map[string]any) string {
 	var list []string
 	parameters, _ := answer["parameter"].([]any)
@@ -165,7 +165,7 @@ func short(answer map[string]any) string {
 	return strings.Join(list, " ")
 }
 
-// An invalid code is rejected with the reason in addition to the usual message.
+// An invalid code is rejected with its reason in addition to the usual message.
 func TestRefusal(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.SourceLibrary(t)}
 	for _, path := range []string{"/CodeSystem/$validate-code?url=http://x/measures&code=7x", "/CodeSystem/$lookup?system=http://x/measures&code=7x"} {
@@ -181,7 +181,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// A table that the program brings along is not read by what asks for none of its concepts.
+// Requests that need no concepts of an embedded table do not read it.
 func TestSourceStaysUnread(t *testing.T) {
 	terminologytest.Needs(t, "/CodeSystem/$lookup")
 	l, err := terminology.Load(t.Context(), definitions.Options{Sources: terminologytest.Sources(t, []byte("not readable"))})

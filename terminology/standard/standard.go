@@ -1,4 +1,4 @@
-// Package standard registers the code systems, formats and operations of the standard build, one line each.
+// Package standard registers the code systems, formats and operations of the standard build, one per line.
 package standard
 
 import (

@@ -22,7 +22,7 @@ import (
 // synthetic is the code system of the benchmarks.
 var synthetic = terminologytest.CodeSystem{URL: "http://x/synthetic", Concepts: 100_000, Designations: 3}
 
-// library loads it, once.
+// library loads synthetic once.
 var library = sync.OnceValues(func() (*terminology.Library, error) {
 	folder, err := os.MkdirTemp("", "synthetic")
 	if err != nil {
@@ -46,7 +46,7 @@ var library = sync.OnceValues(func() (*terminology.Library, error) {
 	return terminology.Load(context.Background(), definitions.Options{Definitions: []string{folder}})
 })
 
-// discard is a response writer that counts what it throws away.
+// discard is a response writer that counts and discards the body.
 type discard struct {
 	header http.Header
 	n      int64
@@ -59,7 +59,7 @@ func (d *discard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// benchmark asks questions in turn.
+// benchmark sends requests in rotation.
 func benchmark(b *testing.B, valueSet string, queries ...string) {
 	l, err := library()
 	if err != nil {
@@ -83,7 +83,7 @@ func benchmark(b *testing.B, valueSet string, queries ...string) {
 	b.SetBytes(w.n / int64(i))
 }
 
-// BenchmarkTyping measures the beginnings of what people type, by their length.
+// BenchmarkTyping measures filters that are prefixes of typed texts, by length.
 func BenchmarkTyping(b *testing.B) {
 	typed := synthetic.Typed(1000)
 	for length := 1; length <= 10; length++ {
@@ -97,7 +97,7 @@ func BenchmarkTyping(b *testing.B) {
 	}
 }
 
-// BenchmarkTypingWords measures the beginnings of single words and of codes, of one to ten letters.
+// BenchmarkTypingWords measures filters that are prefixes of single words and codes, of one to ten letters.
 func BenchmarkTypingWords(b *testing.B) {
 	var queries []string
 	for _, word := range typedWords() {
@@ -106,7 +106,7 @@ func BenchmarkTypingWords(b *testing.B) {
 	benchmark(b, "/all", queries...)
 }
 
-// typedWords returns the beginnings of single words and of codes, of one to ten letters, as they are in a query.
+// typedWords returns query-encoded prefixes of single words and codes, of one to ten letters.
 func typedWords() (words []string) {
 	for _, t := range synthetic.Typed(2000) {
 		runes := []rune(t)
@@ -117,8 +117,8 @@ func typedWords() (words []string) {
 	return words
 }
 
-// BenchmarkOrigins measures typing in the same codes as a value set that is loaded, implied by the code system, or posted
-// with each request.
+// BenchmarkOrigins measures filters on the same codes in a loaded value set, an implicit value set, and a value set
+// posted with each request.
 func BenchmarkOrigins(b *testing.B) {
 	all, _ := synthetic.ValueSets()
 	for _, tt := range []struct{ name, query, body string }{
@@ -135,7 +135,7 @@ func BenchmarkOrigins(b *testing.B) {
 	}
 }
 
-// benchmarkRequests asks for each filter in turn by GET, or by POST with a value set as the body.
+// benchmarkRequests sends each filter in rotation by GET, or by POST with a value set as the body.
 func benchmarkRequests(b *testing.B, query, body string, filters []string) {
 	l, err := library()
 	if err != nil {

@@ -9,37 +9,35 @@ import (
 	"strings"
 )
 
-// CodeSystem says what a synthetic code system is like. Its words follow Zipf's law, as those of real ones
-// do; its codes are like those of ICD-10, A00.000; and its concepts form one tree by the property parent,
-// below the first of them.
+// CodeSystem describes a synthetic code system. Its words follow Zipf's law like those of real ones. Its codes resemble
+// those of ICD-10 (A00.000), and its concepts form a single tree by the property parent.
 type CodeSystem struct {
-	// URL is its canonical url. Required.
+	// URL is the canonical. Required.
 	URL string
 
-	// Concepts is the number of its concepts: up to 2,600,000.
+	// Concepts is the number of concepts, at most 2,600,000.
 	Concepts int
 
-	// Designations is the number of designations of each concept, which are in German, French and Spanish
-	// in turn.
+	// Designations is the number of designations per concept, in German, French and Spanish in rotation.
 	Designations int
 
-	// Seed makes code systems differ that are else alike.
+	// Seed varies code systems with otherwise equal fields.
 	Seed uint64
 }
 
-// children is how many concepts each concept has below it.
+// children is the number of children per concept.
 const children = 9
 
-// languages are those of the designations.
+// languages are the languages of the designations.
 var languages = []string{"de", "fr", "es"}
 
-// Code returns the code of a concept, by its position from 0 up.
+// Code returns the code of a concept by its index.
 func (c CodeSystem) Code(concept int) string {
 	spread := concept * (2_600_000 / max(1, c.Concepts))
 	return fmt.Sprintf("%c%02d.%03d", 'A'+spread/100_000, spread/1000%100, spread%1000)
 }
 
-// Write writes the code system as a FHIR R4 resource in JSON, a piece at a time. Its valueSet is URL/entire.
+// Write streams the code system as a FHIR R4 resource in JSON. Its valueSet is URL/entire.
 func (c CodeSystem) Write(w io.Writer) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	fmt.Fprintf(out, `{"resourceType":"CodeSystem","url":%s,"valueSet":%s,"version":"1","name":"Synthetic","status":"active","content":"complete",`+
@@ -52,7 +50,7 @@ func (c CodeSystem) Write(w io.Writer) error {
 		c.concept(out, words, concept)
 	}
 	fmt.Fprint(out, "]}\n")
-	if err := out.Flush(); err != nil { // the first error of all that was written
+	if err := out.Flush(); err != nil { // the first error of all writes
 		return fmt.Errorf("writing code system %s: %w", c.URL, err)
 	}
 	return nil
@@ -78,15 +76,15 @@ func (c CodeSystem) concept(out *bufio.Writer, words *vocabulary, concept int) {
 	fmt.Fprint(out, "}")
 }
 
-// ValueSets returns two value sets as FHIR R4 resources in JSON: URL/all of all codes, and URL/tree of all
-// that are below the first concept and the first concept itself.
+// ValueSets returns two value sets as FHIR R4 resources in JSON: URL/all with all codes, and URL/tree with the first
+// concept and all its descendants.
 func (c CodeSystem) ValueSets() (all, tree string) {
 	const resource = `{"resourceType":"ValueSet","url":%s,"status":"active","compose":{"include":[{"system":%s%s}]}}`
 	filter := fmt.Sprintf(`,"filter":[{"property":"concept","op":"is-a","value":"%s"}]`, c.Code(0))
 	return fmt.Sprintf(resource, quote(c.URL+"/all"), quote(c.URL), ""), fmt.Sprintf(resource, quote(c.URL+"/tree"), quote(c.URL), filter)
 }
 
-// Listing returns a value set in JSON, at URL and a suffix, that lists so many codes spread over the code system.
+// Listing returns a value set in JSON, at URL and suffix, with the given number of evenly distributed codes.
 func (c CodeSystem) Listing(suffix string, codes int) string {
 	listed := make([]string, codes)
 	for i := range listed {
@@ -100,31 +98,31 @@ func (c CodeSystem) Listing(suffix string, codes int) string {
 func quote(s string) string {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // a string always has a JSON form
+		panic(err) // a string can always be encoded
 	}
 	return string(text)
 }
 
-// vocabulary is the words of a synthetic code system.
+// vocabulary generates the words of a synthetic code system.
 type vocabulary struct {
 	random *rand.Rand
 	zipf   *rand.Zipf
 	words  []string
 }
 
-// size is the number of different words of each language.
+// size is the number of distinct words per language.
 const size = 20_000
 
-// common are the most frequent words, in the order of their frequency.
+// common are the most frequent words, in descending order of frequency.
 var common = strings.Fields("of disease left right acute chronic the with unspecified disorder syndrome infection diabetes mellitus type " +
 	"fracture without due to and in other injury malignant neoplasm benign heart failure Ménière's artery vein bone joint pain femur " +
 	"kidney liver lung skin eye ear hand foot upper lower limb primary secondary initial encounter complication congenital anomaly")
 
-// syllables are what the other words are made of.
+// syllables are the components of all other words.
 var syllables = strings.Fields("car di o ne phro pa thy my al gi a he ma to me ga lo cy ti tis o sis ec to mi plas tia gas tro en te " +
 	"ro pul mo na ry cer vi cal lum bar ver te bra oph thal der mal lar yn go bron chi es sen tial qui xe ra zy ju vé")
 
-// newVocabulary returns the words of a code system with a seed.
+// newVocabulary returns the vocabulary for a seed.
 func newVocabulary(seed uint64) *vocabulary {
 	random := rand.New(rand.NewPCG(seed, 2026))
 	v := &vocabulary{random: random, zipf: rand.NewZipf(random, 1.1, 6, size-1), words: append([]string(nil), common...)}
@@ -138,8 +136,8 @@ func newVocabulary(seed uint64) *vocabulary {
 	return v
 }
 
-// text returns a text of two to eight words. Those of another language than English end as no English
-// word does.
+// text returns a text of two to eight words. Words of languages other than English have a suffix that no English word
+// has.
 func (v *vocabulary) text(language string) string {
 	var b strings.Builder
 	for i := range 2 + v.random.IntN(7) {
@@ -155,8 +153,8 @@ func (v *vocabulary) text(language string) string {
 	return b.String()
 }
 
-// Typed returns what someone types who looks for a code or for one, two or three words, up to and with the
-// last letter; its beginnings are what is asked for.
+// Typed returns n texts that a user might type to find a code or one, two or three words. Filters are prefixes of these
+// texts.
 func (c CodeSystem) Typed(n int) []string {
 	words := newVocabulary(c.Seed)
 	typed := make([]string, n)

@@ -1,6 +1,6 @@
-// Package terminologytest helps to test what uses a terminology service: it loads libraries, and makes
-// synthetic code systems of any size, for measurements too. The same parameters make the same
-// content, to the byte. Tests inside of packages that a library is made of use package fixture.
+// Package terminologytest supports tests and benchmarks of a terminology service: it loads libraries and generates
+// synthetic code systems of any size. Generation is deterministic. Internal tests of packages below the library use
+// package fixture.
 package terminologytest
 
 import (
@@ -33,7 +33,7 @@ func Core(t testing.TB) *terminology.Library {
 	return l
 }
 
-// Library loads the given resources, each from a file of its own, in order.
+// Library loads the given resources in order, each from a separate file.
 func Library(t testing.TB, resources ...string) *terminology.Library {
 	t.Helper()
 	l, err := terminology.Load(context.Background(), definitions.Options{Definitions: fixture.Files(t, resources...), Now: func() time.Time { return fixture.Time }})
@@ -43,7 +43,7 @@ func Library(t testing.TB, resources ...string) *terminology.Library {
 	return l
 }
 
-// ColourLibrary returns a library with the colours.
+// ColourLibrary returns a library with the colours and related definitions.
 func ColourLibrary(t testing.TB) *terminology.Library {
 	t.Helper()
 	return Library(t, fixture.Colours, fixture.ColoursInDutch, fixture.ColourNotes,
@@ -56,13 +56,13 @@ func ColourLibrary(t testing.TB) *terminology.Library {
 			"element":[{"code":"red","target":[{"code":"f00","display":"#f00","equivalence":"equivalent"}]},{"code":"blue","target":[{"code":"00f","equivalence":"unmatched"}]}]}]}`)
 }
 
-// Shelf is a Source in memory that notes what it is asked for.
+// Shelf is an in-memory Source that records its calls.
 type Shelf struct {
 	mu        sync.Mutex
-	Resources []string      // returned whatever is asked for
-	Asked     []string      // definitions that were asked for
-	Err       error         // returned with them
-	Wait      chan struct{} // delays an answer until it is closed; nil: answers at once
+	Resources []string      // returned for every call
+	Asked     []string      // requested definitions
+	Err       error         // returned with Resources
+	Wait      chan struct{} // delays results until closed; nil: no delay
 }
 
 // Definitions implements [terminology.Source].
@@ -79,20 +79,20 @@ func (s *Shelf) Definitions(ctx context.Context, m outcome.Missing) (found []jso
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, resource := range s.Resources { // all of them: the wrong ones are to be passed over
+	for _, resource := range s.Resources { // returns all of them: callers must ignore others
 		found = append(found, jsontext.Value(resource))
 	}
 	return found, s.Err
 }
 
-// Set replaces the resources, and the error to return.
+// Set replaces the resources and the error.
 func (s *Shelf) Set(err error, resources ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Resources, s.Err = resources, err
 }
 
-// WantAsked checks what the source was asked for since the last call.
+// WantAsked checks the definitions requested since the previous call.
 func (s *Shelf) WantAsked(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()

@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// Serve mounts a handler the way the gateway does: operations by path, errors as OperationOutcome.
+// Serve mounts a handler like the gateway: operations by path, errors as OperationOutcome.
 func Serve(h *api.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if failed, ok := errors.AsType[*outcome.Error](Answer(h, w, r)); ok {
@@ -33,7 +33,7 @@ func Serve(h *api.Handler) http.Handler {
 	})
 }
 
-// Answer answers as [Serve] does, and returns the error.
+// Answer serves a request like [Serve], but returns the error.
 func Answer(h *api.Handler, w http.ResponseWriter, r *http.Request) error {
 	below := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/fhir/R4"), "/")
 	kind, _, _ := strings.Cut(below, "/")
@@ -57,8 +57,8 @@ func Answer(h *api.Handler, w http.ResponseWriter, r *http.Request) error {
 	return &outcome.Error{Status: http.StatusNotFound, Code: "not-found", Text: "no such operation"}
 }
 
-// Needs skips a test of a build that lacks a feature: an operation, by its path such as /CodeSystem/$lookup?code=a, or a code
-// system, by its url, or "xml".
+// Needs skips the test if the build lacks a feature: an operation, identified by a path such as
+// /CodeSystem/$lookup?code=a, a code system, identified by URL, or "xml".
 func Needs(t testing.TB, features ...string) {
 	t.Helper()
 	for _, feature := range features {
@@ -68,7 +68,7 @@ func Needs(t testing.TB, features ...string) {
 	}
 }
 
-// Has reports whether the build has a feature, as [Needs] names it.
+// Has reports whether the build has a feature, identified as for [Needs].
 func Has(feature string) bool {
 	if feature == "xml" {
 		return negotiation.HasXML()
@@ -82,7 +82,7 @@ func Has(feature string) bool {
 	return slices.ContainsFunc(codesystem.Registered(), func(s codesystem.Source) bool { return s.URL == feature })
 }
 
-// Call sends a request to a handler that is mounted as in the gateway, and returns the answer.
+// Call sends a request to a handler mounted like in the gateway, and returns the response.
 func Call(t testing.TB, h *api.Handler, method, path, body string, headers ...string) (*httptest.ResponseRecorder, map[string]any) {
 	t.Helper()
 	r := httptest.NewRequest(method, "/fhir/R4"+path, strings.NewReader(body))
@@ -101,7 +101,7 @@ func Call(t testing.TB, h *api.Handler, method, path, body string, headers ...st
 	return w, answer
 }
 
-// Query builds a query string from names and values in turn.
+// Query returns a query string of alternating names and values.
 func Query(pairs ...string) string {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -110,7 +110,7 @@ func Query(pairs ...string) string {
 	return values.Encode()
 }
 
-// Request asks a handler and returns what it wrote.
+// Request sends an $expand request to a handler and returns the response.
 func Request(h *api.Handler, method, query string) (*httptest.ResponseRecorder, error) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(method, "https://fhir.example.org/fhir/R4/ValueSet/$expand", nil)
@@ -118,13 +118,13 @@ func Request(h *api.Handler, method, query string) (*httptest.ResponseRecorder, 
 	return w, h.Expand(w, r)
 }
 
-// Expand asks for an expansion that must succeed.
+// Expand sends an $expand request that must succeed.
 func Expand(t testing.TB, l *terminology.Library, pairs ...string) Expanded {
 	t.Helper()
 	return ExpandWith(t, &api.Handler{Library: l}, pairs...)
 }
 
-// ExpandWith is expand for a handler that is set up in some way.
+// ExpandWith is Expand for a given handler.
 func ExpandWith(t testing.TB, h *api.Handler, pairs ...string) Expanded {
 	t.Helper()
 	w, err := Request(h, http.MethodGet, Query(pairs...))
@@ -140,7 +140,7 @@ func ExpandWith(t testing.TB, h *api.Handler, pairs ...string) Expanded {
 	return result
 }
 
-// Refused asks for an expansion that must fail.
+// Refused sends an $expand request that must fail.
 func Refused(t testing.TB, l *terminology.Library, pairs ...string) *outcome.Error {
 	t.Helper()
 	w, err := Request(&api.Handler{Library: l}, http.MethodGet, Query(pairs...))
@@ -154,7 +154,7 @@ func Refused(t testing.TB, l *terminology.Library, pairs ...string) *outcome.Err
 	return e
 }
 
-// AsXML returns a resource, which is given in JSON, in XML. It skips a test of a build without XML.
+// AsXML converts a resource from JSON to XML. It skips the test in a build without XML.
 func AsXML(t testing.TB, resource string) string {
 	t.Helper()
 	Needs(t, "xml")
@@ -165,7 +165,7 @@ func AsXML(t testing.TB, resource string) string {
 	return string(document)
 }
 
-// WriteProvisional writes the provisional answer of an error, as a caller does when no other server has a better one.
+// WriteProvisional writes the provisional response of an error, as callers do if no other server has a better one.
 func WriteProvisional(w http.ResponseWriter, e *outcome.Error) error {
 	w.Header().Set("Content-Type", e.Provisional.ContentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(e.Provisional.Body)))
@@ -173,7 +173,7 @@ func WriteProvisional(w http.ResponseWriter, e *outcome.Error) error {
 	return err
 }
 
-// Expanded is a ValueSet as $expand returns it.
+// Expanded is a ValueSet returned by $expand.
 type Expanded struct {
 	ResourceType string `json:"resourceType"` // ValueSet.resourceType
 	URL          string `json:"url"`          // ValueSet.url
@@ -203,7 +203,7 @@ type Expanded struct {
 	} `json:"expansion"`
 }
 
-// Codes returns the codes of the answer, in order.
+// Codes returns the codes of the expansion in order.
 func (e Expanded) Codes() []string {
 	codes := []string{}
 	for _, c := range e.Expansion.Contains {
@@ -234,7 +234,7 @@ func (e Expanded) Parameters() []string {
 	return list
 }
 
-// Entry is one of expansion.contains.
+// Entry is an entry of expansion.contains.
 type Entry struct {
 	Extension   []Extension      `json:"extension"`   // ValueSet.expansion.contains.extension
 	System      string           `json:"system"`      // ValueSet.expansion.contains.system
@@ -259,7 +259,7 @@ func (c Entry) Properties() []string {
 	return list
 }
 
-// Extension is an extension of any kind.
+// Extension is an extension with any value type.
 type Extension struct {
 	URL           string         `json:"url"`           // Extension.url
 	ValueBoolean  bool           `json:"valueBoolean"`  // Extension.valueBoolean
@@ -273,7 +273,7 @@ type Extension struct {
 	Extension     []Extension    `json:"extension"`     // Extension.extension
 }
 
-// WantCodes checks the codes of an answer, in order; want has spaces between them.
+// WantCodes checks the codes of an expansion in order; want is separated by spaces.
 func WantCodes(t testing.TB, got Expanded, want string) {
 	t.Helper()
 	if codes := strings.Fields(want); !slices.Equal(got.Codes(), codes) {
@@ -281,7 +281,7 @@ func WantCodes(t testing.TB, got Expanded, want string) {
 	}
 }
 
-// WantEntries checks the entries of an answer, each as code|version display flags.
+// WantEntries checks the entries of an expansion, formatted as code|version display flags.
 func WantEntries(t testing.TB, got Expanded, want ...string) {
 	t.Helper()
 	var entries []string
@@ -303,7 +303,7 @@ func WantEntries(t testing.TB, got Expanded, want ...string) {
 	}
 }
 
-// Outline writes an expansion as code[display](properties){entries within}.
+// Outline formats an expansion as code[display](properties){nested entries}.
 func Outline(contains []Entry) string {
 	var b strings.Builder
 	for i, c := range contains {
@@ -327,7 +327,7 @@ func Outline(contains []Entry) string {
 	return b.String()
 }
 
-// Shown are the codes of an expansion, each as code=display.
+// Shown formats the codes of an expansion as code=display.
 func Shown(codes iter.Seq[expansion.Code]) string {
 	var list []string
 	for c := range codes {

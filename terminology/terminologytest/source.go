@@ -15,16 +15,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// The functions below test a registered code system with the built-in definitions. They skip what needs an operation that
-// the build lacks.
+// The functions below test a registered code system with the built-in definitions. They skip checks that need an
+// operation that the build lacks.
 
-// True and False are the result of $validate-code.
+// True and False are the results of $validate-code.
 const (
 	True  = `{"name":"result","valueBoolean":true}`
 	False = `{"name":"result","valueBoolean":false}`
 )
 
-// WantSource checks that a code system can be read by its id, and whether it says that it is compositional.
+// WantSource checks that a code system can be read by ID, and its member compositional.
 func WantSource(t *testing.T, id, system string, compositional bool) {
 	t.Helper()
 	w, got := Call(t, &api.Handler{Library: Core(t)}, "GET", "/CodeSystem/"+id, "")
@@ -33,8 +33,8 @@ func WantSource(t *testing.T, id, system string, compositional bool) {
 	}
 }
 
-// WantCode checks that a code system, in the given version if it has one, has a code with a display, and lacks another code
-// unless that is empty.
+// WantCode checks that a code system, in the given version unless empty, has a code with a display, and lacks the code
+// unknown unless empty.
 func WantCode(t *testing.T, system, version, code, display, unknown string) {
 	t.Helper()
 	h := &api.Handler{Library: Core(t)}
@@ -54,7 +54,7 @@ func WantCode(t *testing.T, system, version, code, display, unknown string) {
 	}
 }
 
-// WantAnswers sends GET requests, and checks that each answer contains texts.
+// WantAnswers sends GET requests and checks that each response contains texts.
 func WantAnswers(t *testing.T, want map[string][]string) {
 	t.Helper()
 	h := &api.Handler{Library: Core(t)}
@@ -66,7 +66,7 @@ func WantAnswers(t *testing.T, want map[string][]string) {
 	}
 }
 
-// WantMissing checks for which GET requests other servers are asked.
+// WantMissing checks which GET requests have missing definitions, so that other servers are called.
 func WantMissing(t *testing.T, want map[string]bool) {
 	t.Helper()
 	h := &api.Handler{Library: Core(t), Others: true}
@@ -81,8 +81,8 @@ func WantMissing(t *testing.T, want map[string]bool) {
 	}
 }
 
-// WantBesidePart checks that a part of a code system, loaded or sent with a request, does not hide a code of the registered
-// one, whatever its version. content is that of the part.
+// WantBesidePart checks that an incomplete code system, loaded or sent with a request, does not hide a code of the
+// registered one, whatever its version. content is its CodeSystem.content.
 func WantBesidePart(t *testing.T, system, content, code string) {
 	t.Helper()
 	Needs(t, "/CodeSystem/$validate-code")
@@ -103,7 +103,7 @@ func WantBesidePart(t *testing.T, system, content, code string) {
 	}
 }
 
-// ValidateIn validates a code in a code system, and returns the answer. Unless it is empty, a resource is sent along.
+// ValidateIn validates a code in a code system, sending resource unless empty, and returns the response.
 func ValidateIn(t *testing.T, h *api.Handler, system, code, resource string) string {
 	t.Helper()
 	list := []string{fixture.URI("url", system), `{"name":"code","valueCode":"` + code + `"}`}
