@@ -61,8 +61,8 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePOST redirects a posted request to the same one by GET (SMART's capability
-// authorize-post): browsers withhold our cookies from another site's POST, but not from GET.
+// servePOST redirects a posted request to the same request by GET (SMART capability authorize-post),
+// because browsers withhold SameSite cookies from cross-site POSTs but not from GETs.
 func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.ReadForm(w, r)
 	e.authorizer.requests.clients.Note(r.Context(), p.Get("client_id"))
@@ -88,7 +88,7 @@ func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http
 	switch {
 	case err != nil:
 		req.signIn.Purpose.Refuse(w, r, err)
-	case another != nil: // who must choose: any site may have sent the browser here, and must not sign them out
+	case another != nil: // shows the account page: any site may have sent the browser here and must not sign the user out
 		redirectToPage(e.frame, w, r, endpoint.SelectAccount, req, another)
 	case signedIn == nil:
 		e.signIn.Begin(w, r, &req.signIn)
@@ -100,7 +100,7 @@ func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http
 	}
 }
 
-// authorizer makes authorization responses, once the person has signed in.
+// authorizer sends authorization responses once the person has signed in.
 type authorizer struct {
 	frame     *signin.Frame
 	requests  *requests
@@ -115,7 +115,7 @@ type authorizer struct {
 	lasting   *signin.Lasting
 }
 
-// check checks a request, and has who signs in for it come back here.
+// check checks a request and makes the sign-in continue with this authorizer.
 func (a *authorizer) check(ctx context.Context, query string) (*authorizationRequest, error) {
 	req, err := a.requests.check(ctx, query)
 	if req != nil {
@@ -124,13 +124,13 @@ func (a *authorizer) check(ctx context.Context, query string) (*authorizationReq
 	return req, err
 }
 
-// reopen checks a request again that a browser kept while somebody signed in.
+// reopen checks a request again after the sign-in during which the browser stored it.
 func (a *authorizer) reopen(ctx context.Context, query string) (*signin.Request, error) {
 	req, err := a.check(ctx, query)
 	return req.toSignIn(), err
 }
 
-// authorization is what people sign in for at the authorization endpoint.
+// authorization is the purpose of sign-ins for the authorization endpoint.
 type authorization struct {
 	authorizer *authorizer
 	request    *authorizationRequest
@@ -150,8 +150,8 @@ func (a authorization) Refuse(w http.ResponseWriter, r *http.Request, err error)
 	a.authorizer.responses.redirectError(w, r, a.request, err)
 }
 
-// authorize goes on with a person who has signed in: to a page for what the client is to be
-// launched with, if that has to be asked, and then to the consent.
+// authorize continues after the sign-in: to the pages for a missing launch context, then to the
+// consent page.
 func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
 	if a.stepUp.Needed(w, r, &req.signIn, signedIn) {
 		return
@@ -186,7 +186,7 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *auth
 	}
 }
 
-// limitTo leaves of the scope what the person may have.
+// limitTo narrows the scope to the scopes that the person may grant.
 func (a *authorizer) limitTo(req *authorizationRequest, user *people.User) error {
 	req.scope = a.accounts.ScopeLimits.Narrow(user.Attributes(), req.scope)
 	if len(req.scope) == 0 {
@@ -195,9 +195,9 @@ func (a *authorizer) limitTo(req *authorizationRequest, user *people.User) error
 	return nil
 }
 
-// confirm sends the response to the client, or first asks the person: for consent, or,
-// unless they have just posted one of our forms, to confirm a redirect URI that another app
-// may have taken (RFC 8252 §8.6).
+// confirm sends the response to the client or shows a page first: for consent, or to confirm a
+// redirect URI that another app may have claimed (RFC 8252 §8.6). A POST of a page's form is a
+// confirmation.
 func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
 	ask, err := a.needsConsent(r.Context(), req, signedIn.User)
 	unseen := req.isInterceptable() && r.Method != http.MethodPost
@@ -229,8 +229,8 @@ func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *author
 	a.responses.send(w, r, req, req.target.mode, p)
 }
 
-// issue makes the parameters of the response. What that stores, and what it uses up, it does
-// last and in one step of each store.
+// issue creates the response parameters. Writes to each store happen last and in one step, so that
+// a failure uses nothing up.
 func (a *authorizer) issue(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, err error) {
 	err = store.Retry(ctx, func() error {
 		noting, err := a.grants.Confirm(ctx, g)
@@ -246,8 +246,8 @@ func (a *authorizer) issue(ctx context.Context, req *authorizationRequest, g *to
 	return p, err
 }
 
-// commit stores a grant. If another request of the person's was faster to note what it gives,
-// the error is [store.ErrExists] or [store.ErrChanged].
+// commit stores a grant. The error is [store.ErrExists] or [store.ErrChanged] if a concurrent
+// request of the same person recorded its consent first.
 func (a *authorizer) commit(ctx context.Context, req *authorizationRequest, steps ...store.Step) error {
 	if req.launch.handle == "" {
 		return req.signIn.MarkUsed(ctx, steps...)
@@ -260,8 +260,7 @@ func (a *authorizer) commit(ctx context.Context, req *authorizationRequest, step
 	return err
 }
 
-// parameters makes the parameters of the response, and the step that stores what they stand
-// for, if anything.
+// parameters returns the response parameters and the step that stores the code, if any.
 func (a *authorizer) parameters(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, issued store.Step, err error) {
 	switch {
 	case req.target.responds("code"):
@@ -304,11 +303,11 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 	}
 }
 
-// implicitTokenLifetime bounds access tokens that pass through the browser, where histories
-// and logs keep them (RFC 6819 §5.1.5.3).
+// implicitTokenLifetime limits access tokens that pass through the browser, because histories and
+// logs retain them (RFC 6819 §5.1.5.3).
 const implicitTokenLifetime = time.Hour
 
-// tokenResponse is the response of the implicit flow (RFC 6749 §4.2.2), with an ID token if
+// tokenResponse returns the response of the implicit flow (RFC 6749 §4.2.2), with an ID token if
 // openid was granted.
 func (a *authorizer) tokenResponse(ctx context.Context, req *authorizationRequest, g *token.Grant) (responseParameters, error) {
 	t, err := a.tokens.Issue(ctx, g, min(a.tokens.AccessTokenLifetime, implicitTokenLifetime))
@@ -330,8 +329,8 @@ func (a *authorizer) tokenResponse(ctx context.Context, req *authorizationReques
 	return p, nil
 }
 
-// idTokenResponse is the response to response_type id_token (OpenID Connect Core §3.2.2.5).
-// As there is no access token for userinfo, the ID token has the claims of the scope (§5.4).
+// idTokenResponse returns the response to response_type id_token (OpenID Connect Core §3.2.2.5).
+// Without an access token for userinfo, the ID token contains the claims of the scope (§5.4).
 func (a *authorizer) idTokenResponse(ctx context.Context, g *token.Grant) (responseParameters, error) {
 	user, err := a.accounts.Find(ctx, g.User)
 	if err != nil {

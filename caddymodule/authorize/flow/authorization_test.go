@@ -20,8 +20,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// The names of these cases quote the interface's table of request parameters
-// (§4.1) and of errors (§7). Each is an error at the redirect URI.
+// The case names quote the interface's tables of request parameters (§4.1) and errors (§7). Each
+// error is returned to the redirect URI.
 func TestAuthorizeErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -91,8 +91,8 @@ func TestAuthorizeMalformedQuery(t *testing.T) {
 	authorizetest.WantError(t, u, "invalid_request")
 }
 
-// "Behaviour when client_id or redirect_uri is itself invalid: not shown": a page
-// with status 400, that sends nobody anywhere and repeats nothing.
+// "Behaviour when client_id or redirect_uri is itself invalid: not shown": the response is an error
+// page with status 400, without a redirect and without request values.
 func TestAuthorizeRefusesUntrustedDestination(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -168,7 +168,7 @@ func TestHTTPSRequired(t *testing.T) {
 	authorizetest.WantStatus(t, b.Post("/oauth2/token", authorizetest.CodeForm("x", nil)), http.StatusBadRequest, "token")
 }
 
-// Behind a proxy that is not trusted, the refusal says what is to be done.
+// Behind an untrusted proxy, the error explains the fix.
 func TestHTTPSRequiredBehindProxy(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } })
@@ -186,19 +186,19 @@ func TestHTTPSRequiredBehindProxy(t *testing.T) {
 	}
 }
 
-// "Errors are not returned to the client as an HTTP 500": a store that is full is
-// temporarily_unavailable at the redirect URI (RFC 6749 §4.1.2.1).
+// "Errors are not returned to the client as an HTTP 500": a full store returns
+// temporarily_unavailable to the redirect URI (RFC 6749 §4.1.2.1).
 func TestAuthorizeWithFullStore(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(1, 0) }))
-	u := b.Answer(authorizetest.Request(nil)) // the session takes the one place
+	u := b.Answer(authorizetest.Request(nil)) // the session fills the store's single slot
 	if q := u.Query(); q.Get("error") != "temporarily_unavailable" || q.Has("error_description") || q.Get("state") != "s" {
 		t.Errorf("%s", u)
 	}
 }
 
-// What the client's list does not cover of SMART's scopes is left out, and the answer says what
-// was granted (RFC 6749 §3.3).
+// SMART scopes that the client may not request are omitted, and the response contains the granted
+// scope (RFC 6749 §3.3).
 func TestScopeGrantedInPart(t *testing.T) {
 	t.Parallel()
 	lenient := func(c *authorize.Config) { c.Clients[0].Compat = []string{client.IgnoreUnknownScopes} }
@@ -233,8 +233,8 @@ func TestScopeGrantedInPart(t *testing.T) {
 	}
 }
 
-// A client can have every error explained, in what an error_description may hold, and send JSON as
-// state.
+// Compatibility options: error_description for every error, in its permitted characters, and JSON
+// as state.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].Compat = []string{client.ErrorDescription, client.JSONState} })
@@ -254,8 +254,8 @@ func TestClientOptions(t *testing.T) {
 	}
 }
 
-// An EHR that is named may frame the pages of an authorization request, errors included, and no
-// other page.
+// A configured EHR may frame the pages of an authorization request, including errors, and no other
+// page.
 func TestFrameAncestors(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) {
@@ -288,8 +288,8 @@ func TestFrameAncestors(t *testing.T) {
 	}
 }
 
-// Parameters that change nothing here, and ones that nobody knows (RFC 6749 §3.1,
-// OpenID Connect Core §3.1.2.1, §15.1).
+// Unsupported and unknown parameters have no effect (RFC 6749 §3.1, OpenID Connect Core §3.1.2.1,
+// §15.1).
 func TestHarmlessParameters(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
@@ -304,8 +304,8 @@ func TestHarmlessParameters(t *testing.T) {
 	}
 }
 
-// One address in two parameters, encodings or cases: either the registered one
-// counts, or nobody is sent anywhere.
+// A redirect URI given in two parameters, encodings or cases either resolves to the registered URI
+// or is rejected without a redirect.
 func TestParameterPollution(t *testing.T) {
 	t.Parallel()
 	good, evil := url.QueryEscape(authorizetest.Callback), url.QueryEscape("https://evil.example/")
@@ -334,8 +334,7 @@ func TestParameterPollution(t *testing.T) {
 	}
 }
 
-// A request_uri is not fetched: it would be a way into the network behind us
-// (RFC 9700 §4.10).
+// A request_uri is never fetched, because that would allow SSRF (RFC 9700 §4.10).
 func TestRequestURIIsNotFetched(t *testing.T) {
 	t.Parallel()
 	fetched := false
@@ -351,8 +350,8 @@ func TestRequestURIIsNotFetched(t *testing.T) {
 	}
 }
 
-// A query that is read as forms are has one separator, & (URL Standard §5.1), and a
-// semicolon is a character like others (RFC 3986 §2.2).
+// A form-encoded query has only & as a separator (URL Standard §5.1). A semicolon is an ordinary
+// character (RFC 3986 §2.2).
 func TestSemicolonSeparatesNothing(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -368,8 +367,8 @@ func TestSemicolonSeparatesNothing(t *testing.T) {
 	}
 }
 
-// A query that cannot be read is the sender's fault, not a failure here that wakes
-// the operator (RFC 9110 §15.5.1).
+// A malformed query is a client error, not an internal error that alerts the operator (RFC 9110
+// §15.5.1).
 func TestMalformedQuery(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/select_account", "/oauth2/consent", "/oauth2/logout"} {
@@ -379,8 +378,8 @@ func TestMalformedQuery(t *testing.T) {
 	}
 }
 
-// RFC 9126 §2.3: "the authorization server responds with an HTTP 413", and so do
-// the other endpoints (RFC 9110 §15.5.14).
+// RFC 9126 §2.3: "the authorization server responds with an HTTP 413". The other endpoints do the
+// same (RFC 9110 §15.5.14).
 func TestOversizedForm(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -397,8 +396,8 @@ func TestOversizedForm(t *testing.T) {
 	}
 }
 
-// What takes tokens takes them from the body of a POST alone, and no answer is
-// kept by a cache, refusals included.
+// Endpoints that accept tokens read them from a POST body only, and their responses, including
+// errors, are not cacheable.
 func TestFormsAlone(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.ResourceServer))
@@ -449,10 +448,9 @@ func fragment(t *testing.T, u *url.URL) url.Values {
 	return f
 }
 
-// OpenID Connect Core §3.2.2.5: the answers of the implicit flow, in the fragment, and of
-// "Token, scope without openid | 302 to redirect_uri with fragment access_token,
-// token_type=bearer, expires_in, state. No ID token and no refresh token."
-// "Token, scope with openid | … id_token, access_token, …"
+// Implicit flow responses in the fragment (OpenID Connect Core §3.2.2.5): "Token, scope without
+// openid | 302 to redirect_uri with fragment access_token, token_type=bearer, expires_in, state. No
+// ID token and no refresh token." "Token, scope with openid | … id_token, access_token, …"
 func TestAnswersInFragment(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -496,8 +494,8 @@ func TestAnswersInFragment(t *testing.T) {
 	}
 }
 
-// OpenID Connect Core §5.4: without an access token the claims that the scope asks
-// for are in the ID token; with one they are userinfo's.
+// Without an access token, the ID token contains the claims of the scope; with one, userinfo
+// returns them (OpenID Connect Core §5.4).
 func TestImplicitFlowClaims(t *testing.T) {
 	t.Parallel()
 	for responseType, want := range map[string]bool{"id_token": true, "id_token token": false} {
@@ -510,8 +508,8 @@ func TestImplicitFlowClaims(t *testing.T) {
 	}
 }
 
-// Where errors go: to the query, as the interface has it for code and token, unless
-// the request asks for another mode or for a flow that the interface does not know.
+// Errors are sent in the query for code and token, as the interface requires. Another response_mode
+// or response type changes the mode.
 func TestErrorMode(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -549,7 +547,7 @@ func TestErrorMode(t *testing.T) {
 
 var policyParts = regexp.MustCompile(`form-action (\S+); script-src 'sha256-([^']*)'$`)
 
-// posted reads the page that posts an answer.
+// posted parses the page that submits a response by form.
 func posted(t *testing.T, r *http.Response) (action string, fields url.Values) {
 	t.Helper()
 	page := authorizetest.Body(t, r)
@@ -560,7 +558,7 @@ func posted(t *testing.T, r *http.Response) (action string, fields url.Values) {
 	return form.Action, form.Fields
 }
 
-// OAuth 2.0 Form Post Response Mode §2, for every flow and for errors.
+// Form Post Response Mode §2 for every response type and for errors.
 func TestFormPost(t *testing.T) {
 	t.Parallel()
 	const state = `"><script>alert(1)</script>&amp;+ü`
@@ -594,7 +592,7 @@ func TestFormPost(t *testing.T) {
 	}
 }
 
-// The page may run its own script and post to the client's origin, and nothing else.
+// The page may run its own script and submit to the client's origin only.
 func TestFormPostPolicy(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -616,7 +614,7 @@ func TestFormPostPolicy(t *testing.T) {
 	}
 }
 
-// Browsers do not post line ends and bytes beyond UTF-8 as they are.
+// Browsers alter line breaks and invalid UTF-8 in submitted form values.
 func TestFormPostState(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -643,7 +641,7 @@ func TestResponseModesDiscovered(t *testing.T) {
 	}
 }
 
-// RFC 9207 §2, §3: success and error say who answers, and discovery announces it.
+// Success and error responses contain iss, and the discovery document announces it (RFC 9207 §2, §3).
 func TestIssuerInEveryAnswer(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.EveryFlow))
@@ -662,8 +660,8 @@ func TestIssuerInEveryAnswer(t *testing.T) {
 	}
 }
 
-// The token flow is off unless a client is given it, is told nowhere else, brings
-// no refresh token, and is kept by no cache (RFC 9700 §2.1.2).
+// The token flow is disabled by default, absent from the discovery document, without refresh token
+// and not cacheable (RFC 9700 §2.1.2).
 func TestTokenFlowIsOffByDefault(t *testing.T) {
 	t.Parallel()
 	q := authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}})
@@ -687,8 +685,8 @@ func digest(text string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Request objects are a feature (OpenID Connect Core §6). Without it, a client that may send them gets an error for it, and one that must send
-// them gets nothing.
+// Without the request object feature (OpenID Connect Core §6), clients that may send request
+// objects get an error, and clients that must send them are always rejected.
 func TestRequestObjectsNotSupported(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	logosAtOnce  = 4         // that are fetched
-	logosKept    = 16 << 20  // bytes
-	logoKept     = time.Hour // from when it was fetched
+	logosAtOnce  = 4         // concurrent fetches
+	logosKept    = 16 << 20  // cache size in bytes
+	logoKept     = time.Hour // cache lifetime
 	noLogoKept   = time.Minute
-	costOfNoLogo = 1 << 10 // bytes that an entry takes
+	costOfNoLogo = 1 << 10 // accounted size of a cache entry without a logo, in bytes
 )
 
-// clientLogos serves the logos of apps that registered themselves (logo_uri, RFC 7591 §2), so
-// that no browser has to ask the app for it. They are fetched as a jwks_uri is, and only images
-// are passed on.
+// clientLogos serves the logos of apps that registered themselves (logo_uri, RFC 7591 §2), so that
+// browsers send no requests to the app. Logos are fetched like a jwks_uri, and only images are
+// served.
 type clientLogos struct {
 	responder *endpoint.Responder
 	clients   *client.Registry
@@ -31,7 +31,7 @@ type clientLogos struct {
 }
 
 type keptLogo struct {
-	logo  *page.Logo // nil: it could not be had
+	logo  *page.Logo // nil: fetching failed
 	until time.Time
 }
 
@@ -79,7 +79,7 @@ func (e *clientLogos) known(c *client.Client) (*page.Logo, bool) {
 	return known.logo, ok && time.Now().Before(known.until)
 }
 
-// fetch fetches a logo, and remembers that there is none.
+// fetch fetches a logo and caches the result, including failures.
 func (e *clientLogos) fetch(ctx context.Context, c *client.Client) *page.Logo {
 	var logo *page.Logo
 	image, err := c.FetchLogo(ctx, page.MaxLogo)

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// consentPage asks a person for consent.
+// consentPage asks a person to consent to a client's request.
 type consentPage struct {
 	frame      *signin.Frame
 	responses  *responses
@@ -48,7 +48,7 @@ func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authori
 	if to, err := url.Parse(req.target.redirectURI); err == nil {
 		data.To = cmp.Or(to.Host, to.Scheme)
 	}
-	if !ask { // but to continue
+	if !ask { // consent was given meanwhile: only Continue is left
 		cp.frame.Show(w, r, &req.signIn, page.View{Template: "continue", Data: data, Policy: page.Policy{Images: data.Links.Images()}})
 		return
 	}
@@ -62,8 +62,8 @@ func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authori
 	cp.frame.Show(w, r, &req.signIn, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data, Policy: page.Policy{Images: data.Links.Images()}})
 }
 
-// openedFor is whom the page names as the patient. If the FHIR server does not say more, it is
-// at least the id.
+// openedFor returns the patient that the page names, at least by id if the FHIR server returns no
+// name.
 func (cp *consentPage) openedFor(ctx context.Context, req *authorizationRequest, user *people.User) page.ConsentPatient {
 	about := req.aboutPatient(user)
 	if about.Own || about.Patient == "" {
@@ -82,7 +82,7 @@ func (cp *consentPage) openedFor(ctx context.Context, req *authorizationRequest,
 	return shown
 }
 
-// earlier is what the person answered before, if that still counts; or nil.
+// earlier returns the person's previous approval if it is still valid, or nil.
 func (cp *consentPage) earlier(r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) (*consent.Approval, error) {
 	if req.client.Consent == client.ConsentSkip {
 		return nil, nil
@@ -102,7 +102,7 @@ func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *autho
 	}
 }
 
-// goOn handles the page that only asks to continue. Meanwhile there may be more to ask.
+// goOn handles the Continue page. If consent has become necessary meanwhile, it shows the consent page.
 func (cp *consentPage) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
 	ask, err := cp.authorizer.needsConsent(r.Context(), req, signedIn.User)
 	switch {
@@ -115,9 +115,9 @@ func (cp *consentPage) goOn(w http.ResponseWriter, r *http.Request, req *authori
 	}
 }
 
-// deny refuses a request for the person. They refuse what they were asked for, and are asked
-// again the next time: without that, a client that needs no consent, or had it before, would get
-// it all the same.
+// deny records the refusal and returns access_denied to the client. The next request asks for
+// consent again. Otherwise, a client that needs no consent or already has it would get access
+// despite the refusal.
 func (cp *consentPage) deny(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, _ oauth2.Parameters) {
 	asked := *req
 	ask, err := cp.authorizer.needsConsent(r.Context(), &asked, signedIn.User)
@@ -147,16 +147,16 @@ func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *author
 		err = cp.authorizer.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, req.about, answer)
 	}
 	switch {
-	case err != nil && withdrawn: // the person must learn that it failed
+	case err != nil && withdrawn: // the page must report that the withdrawal failed
 		cp.responses.redirectError(w, r, req, err)
 		return
-	case err != nil: // the person will be asked again
+	case err != nil: // not fatal: the next request asks again
 		cp.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
 	}
 	cp.authorizer.respond(w, r, req, signedIn)
 }
 
-// answer reads the page's form.
+// answer reads the submitted consent form.
 func (cp *consentPage) answer(req *authorizationRequest, p oauth2.Parameters) (a consent.Answer, err error) {
 	ticked := func(name string) bool { return p.Get(itemField+name) != "" }
 	for _, item := range req.items() {
@@ -174,10 +174,10 @@ func (cp *consentPage) answer(req *authorizationRequest, p oauth2.Parameters) (a
 	return a, err
 }
 
-// needsConsent reports whether the person must be asked, and otherwise limits the request to
-// what they allowed. The operator vouches for configured clients, so people are asked only if
-// the configuration or the request says so, or if they refused the last time. What they
-// unticked they do not give, whoever asked.
+// needsConsent reports whether the consent page is needed, and otherwise narrows the request to the
+// approved items. The operator vouches for configured clients, so the page is shown only if the
+// configuration or the request requires consent, or after a refusal. Unticked items stay denied in
+// any case.
 func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest, user *people.User) (ask bool, err error) {
 	switch {
 	case req.client.Consent == client.ConsentSkip:
@@ -199,7 +199,7 @@ func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest
 	return earlier.Declined || !asked || req.limit(answer) != nil, nil
 }
 
-// aboutPatient is what a person's answer counts for.
+// aboutPatient returns the patient for whom the person's answer is valid.
 func (req *authorizationRequest) aboutPatient(user *people.User) consent.About {
 	person := user.Person()
 	patient := req.patient(person)
@@ -207,11 +207,11 @@ func (req *authorizationRequest) aboutPatient(user *people.User) consent.About {
 }
 
 const (
-	claimItem = "claim:" // begins an item that is a claim
-	itemField = "may "   // begins the name of an item's checkbox
+	claimItem = "claim:" // prefix of items that are claims
+	itemField = "may "   // prefix of the names of checkboxes
 )
 
-// items are what a person can allow: scopes, and claims requested by name.
+// items returns the items that a person can allow: scopes, and claims requested by name.
 func (req *authorizationRequest) items() []string {
 	items := slices.Clone(req.scope)
 	ofScope := people.ClaimsOfScope(req.scope)
@@ -223,8 +223,8 @@ func (req *authorizationRequest) items() []string {
 	return items
 }
 
-// limit leaves of the request what the person gives, as SMART App Launch 2.2 permits. Its
-// error means that nothing is left.
+// limit narrows the request to the items that the person allowed, as SMART App Launch 2.2 permits.
+// It returns an error if no scope remains.
 func (req *authorizationRequest) limit(a consent.Answer) error {
 	items := req.items()
 	refused := func(item string) bool { return slices.Contains(items, item) && len(a.Of(item)) == 0 }
@@ -240,7 +240,7 @@ func (req *authorizationRequest) limit(a consent.Answer) error {
 	return nil
 }
 
-// givenScope is what was given of a scope, each once.
+// givenScope returns the granted part of a scope without duplicates.
 func givenScope(scope []string, a consent.Answer) (given []string) {
 	for _, item := range scope {
 		for _, s := range a.Of(item) {
@@ -252,8 +252,8 @@ func givenScope(scope []string, a consent.Answer) (given []string) {
 	return given
 }
 
-// isFixed reports whether a request makes no sense without an item: who signs in, and which
-// patient it is about.
+// isFixed reports whether an item cannot be unticked because the request is meaningless without it:
+// the sign-in itself and the launch context.
 func isFixed(item string) bool {
 	return item == "openid" || item == "launch" || strings.HasPrefix(item, "launch/")
 }

@@ -49,13 +49,13 @@ func TestConsentPage(t *testing.T) {
 	}
 }
 
-// Asked once for each set of scopes, unless the request or the client has it otherwise.
+// The consent page appears once per set of scopes, unless the request or the client requires otherwise.
 func TestConsentIsAskedFor(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, consent string
 		change        url.Values
-		first, then   string // before and after openid, profile and email were allowed
+		first, then   string // outcome before and after consent to openid, profile and email
 	}{
 		{"required", "required", url.Values{"scope": {"openid profile"}}, "consent", "code"},
 		{"required, of a wider scope", "required", url.Values{"scope": {"openid profile demo.read"}}, "consent", "consent"},
@@ -81,7 +81,7 @@ func TestConsentIsAskedFor(t *testing.T) {
 	}
 }
 
-// What a person takes out is not granted, then or later (SMART's limited access).
+// Unticked items are not granted, now or at later requests (SMART's limited access).
 func TestConsentLimits(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { consentRequired(c); authorizetest.WholePerson(c) }))
@@ -104,7 +104,7 @@ func TestConsentLimits(t *testing.T) {
 	}
 }
 
-// By default people are asked only if a request says so. What they unticked then stays so.
+// By default the consent page appears only on request. Items unticked there stay denied.
 func TestConsentByDefaultIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -121,7 +121,7 @@ func TestConsentByDefaultIsAskedForOnce(t *testing.T) {
 	}
 }
 
-// openid cannot be taken out, and no more can be put in than was asked for.
+// The form cannot remove openid and cannot add scopes that were not requested.
 func TestConsentFormCannotWiden(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
@@ -157,7 +157,7 @@ func TestConsentDenied(t *testing.T) {
 	}
 }
 
-// The back button, and a second press: the same decision, with a code of its own.
+// Submitting the consent form twice repeats the decision and issues a second code.
 func TestConsentSentTwice(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
@@ -170,7 +170,7 @@ func TestConsentSentTwice(t *testing.T) {
 	}
 }
 
-// A consent is one person's, to one client, for a year, and outlives the sessions' store.
+// A consent applies to one person and one client, lasts a year, and survives loss of the session store.
 func TestConsentIsRemembered(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -213,7 +213,7 @@ func TestConsentIsTheClients(t *testing.T) {
 	authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(q)).Path, "/oauth2/consent", "another client")
 }
 
-// That a consent cannot be remembered keeps nobody from giving it.
+// A store error while saving the consent does not block the response.
 func TestConsentThatIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -228,8 +228,8 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 	authorizetest.WantCode(t, b.Allow(b.SignIn(authorizetest.Request(nil), "alice", "right")))
 }
 
-// Where it cannot be told whether there is a consent, there is none, and the
-// client hears why nothing came of it (RFC 6749 §4.1.2.1).
+// If stored consents cannot be read, consent counts as missing, and the client gets the error (RFC
+// 6749 §4.1.2.1).
 func TestConsentWithBrokenStore(t *testing.T) {
 	t.Parallel()
 	broken := false
@@ -252,7 +252,7 @@ func TestConsentFollowsEveryFlow(t *testing.T) {
 	}
 }
 
-// A refresh token is good for as long as the consent it was given by.
+// Refresh tokens expire with the consent that permitted them.
 func TestConsentEndsRefreshTokens(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
@@ -280,8 +280,8 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 	authorizetest.Equal(t, refresh(second.Refresh).Error, "invalid_grant", "without")
 }
 
-// What is remembered of one person and client has a bound: beyond, it is the latest
-// approval alone, and the person is asked again for what was before.
+// Stored consent per person and client is limited. Beyond the limit only the latest approval
+// remains, and earlier scopes require consent again.
 func TestConsentIsBounded(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
@@ -300,8 +300,7 @@ func TestConsentIsBounded(t *testing.T) {
 	}
 }
 
-// What a person takes out when they are asked again, the refresh tokens of before
-// do not give any more.
+// Items unticked on a later consent page are removed from existing refresh tokens.
 func TestConsentTakenBack(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -325,7 +324,7 @@ func TestConsentTakenBack(t *testing.T) {
 	}
 }
 
-// Who comes by a provider is asked too, and so is who comes by a pushed request.
+// The consent page also follows a sign-in at an identity provider and a pushed request.
 func TestConsentAfterProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -343,7 +342,7 @@ func TestConsentAfterProvider(t *testing.T) {
 
 const problemList = "?category=http://terminology.hl7.org/CodeSystem/condition-category|problem-list-item"
 
-// choosing is a browser before a server that asks for consent.
+// choosing returns a browser for a server that asks for consent.
 func choosing(t *testing.T, change func(*authorize.Config)) *authorizetest.Browser {
 	t.Helper()
 	return authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -356,8 +355,7 @@ func choosing(t *testing.T, change func(*authorize.Config)) *authorizetest.Brows
 	}))
 }
 
-// giving answers the consent page that an answer leads to: with all of its boxes as they
-// are, changed as the person likes.
+// giving submits the consent page of a response with its default ticks, modified by change.
 func giving(b *authorizetest.Browser, r *http.Response, change func(form url.Values)) *url.URL {
 	b.T.Helper()
 	page, _ := b.OpenForm(r)
@@ -366,7 +364,7 @@ func giving(b *authorizetest.Browser, r *http.Response, change func(form url.Val
 	return authorizetest.Location(b.T, b.Post("/oauth2/consent", form))
 }
 
-// untick takes these boxes out.
+// untick clears these checkboxes.
 func untick(names ...string) func(url.Values) {
 	return func(form url.Values) {
 		for _, name := range names {
@@ -381,7 +379,7 @@ func asking(scope string, change url.Values) url.Values {
 	return q
 }
 
-// Who presses the button at once gives what was asked for, to the letter.
+// Submitting the unchanged page grants exactly the requested scope.
 func TestConsentToAll(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"openid user/*.rs", "user/*.cruds user/Condition.read offline_access", "user/Observation.rs?category=laboratory%7C demo.read"} {
@@ -390,8 +388,8 @@ func TestConsentToAll(t *testing.T) {
 	}
 }
 
-// What is given is what the token says, now and later, wherever it is asked; and the next
-// request is answered with it.
+// The reduced scope appears in the token, after a refresh and at introspection, and the next
+// request gets it without a page.
 func TestConsentToLess(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -431,7 +429,7 @@ func TestConsentToLess(t *testing.T) {
 	}
 }
 
-// A scope for everything is given by kinds of data.
+// A wildcard scope can be reduced to kinds of data.
 func TestConsentByKind(t *testing.T) {
 	t.Parallel()
 	b := choosing(t, nil)
@@ -452,7 +450,7 @@ func TestConsentByKind(t *testing.T) {
 	authorizetest.Equal(t, b.Refresh(next.Refresh, url.Values{"scope": {"user/Condition.rs"}}).Error, "invalid_scope", "refreshed for what was not given")
 }
 
-// The page shows what the person gave before, and who gives less again ends what had more.
+// The page shows the previous choice, and granting less revokes grants with more.
 func TestConsentLessAgain(t *testing.T) {
 	t.Parallel()
 	b := choosing(t, nil)
@@ -469,11 +467,11 @@ func TestConsentLessAgain(t *testing.T) {
 	}
 	authorizetest.WantStatus(t, b.Userinfo(wide.AccessToken), http.StatusUnauthorized, "the access token of before")
 	authorizetest.Equal(t, b.Refresh(wide.Refresh, nil).Error, "invalid_grant", "the refresh token of before")
-	b.Allow(b.Authorize(again), "*") // more
+	b.Allow(b.Authorize(again), "*") // grants more again
 	authorizetest.Equal(t, b.Refresh(narrow.Refresh, nil).Scope, narrow.Scope, "what is still given, after more was")
 }
 
-// A consent is stored in the form that other gateways and later versions read.
+// The stored form of consents stays readable for other gateways and later versions.
 func TestStoredConsentsAreStable(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
@@ -499,7 +497,7 @@ func TestStoredConsentsAreStable(t *testing.T) {
 	}
 }
 
-// The page names the patient, and offers no scope without its launch context.
+// The page names the patient and omits scopes without their launch context.
 func TestConsentSaysWhose(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -535,15 +533,15 @@ func TestConsentSaysWhose(t *testing.T) {
 	}
 }
 
-// What is given for a time ends then, and is asked for again.
+// Access granted for a limited time expires, and the next request asks again.
 func TestConsentForATime(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	tests := []struct {
 		name      string
 		days      string
-		until     time.Duration // the refresh tokens' end
-		expiresIn int           // of an access token 10 minutes before that
+		until     time.Duration // expiry of refresh tokens
+		expiresIn int           // lifetime of an access token issued 10 minutes earlier
 	}{
 		{"as long as the configuration has it", "", 60 * day, 3600},
 		{"30 days", "30", 30 * day, 600},
@@ -561,7 +559,7 @@ func TestConsentForATime(t *testing.T) {
 				if before.ExpiresIn != tt.expiresIn {
 					t.Errorf("before: %+v", before)
 				}
-				if tt.days != "" { // a later grant ends as soon
+				if tt.days != "" { // a later grant has the same expiry
 					later := b.Redeem(authorizetest.Location(t, b.Authorize(q)))
 					time.Sleep(10 * time.Minute)
 					if got := b.Refresh(later.Refresh, nil); later.Refresh == "" || got.Error != "invalid_grant" {
@@ -577,7 +575,7 @@ func TestConsentForATime(t *testing.T) {
 	}
 }
 
-// Who now gives access for a shorter time ends what was given for a longer one.
+// Choosing a shorter time also shortens existing grants.
 func TestConsentForAShorterTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -593,7 +591,7 @@ func TestConsentForAShorterTime(t *testing.T) {
 	})
 }
 
-// The times to choose are shorter than the configuration's, and no form can choose another.
+// Selectable times are below the configured maximum, and a tampered form cannot choose another.
 func TestConsentTimesAreBounded(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// consentScript is for pages with much to untick.
+// consentScript returns the script for pages with items that have parts.
 func consentScript(groups []page.ConsentGroup) string {
 	hasParts := func(item page.ConsentItem) bool { return len(item.Parts) > 0 }
 	if slices.ContainsFunc(groups, func(g page.ConsentGroup) bool { return slices.ContainsFunc(g.Items, hasParts) }) {
@@ -24,14 +24,14 @@ func consentScript(groups []page.ConsentGroup) string {
 	return ""
 }
 
-// consentOffer is what the page offers to a person.
+// consentOffer is the content of a consent page for a person.
 type consentOffer struct {
 	user    *people.User
-	earlier *consent.Approval // what they answered before, if that still counts; or nil
+	earlier *consent.Approval // previous approval if still valid, or nil
 	lasting lasting
 }
 
-// consentGroup tells the groups of the consent page apart, in their order there.
+// consentGroup identifies a group on the consent page; the constants are in page order.
 type consentGroup int
 
 const (
@@ -58,7 +58,7 @@ func groupOf(item string) consentGroup {
 	return otherItems
 }
 
-// groups are what can be unticked: records apart from what is known of the person.
+// groups returns the items that can be unticked, with health records separate from personal data.
 func (o *consentOffer) groups(items []string, patient page.ConsentPatient) (shown []page.ConsentGroup) {
 	var groups [consentGroupCount][]page.ConsentItem
 	for _, item := range items {
@@ -79,7 +79,7 @@ func (o *consentOffer) groups(items []string, patient page.ConsentPatient) (show
 	return shown
 }
 
-// whoseRecords says whose records scopes for a patient are about.
+// whoseRecords returns the heading that names the patient of patient-level scopes.
 func whoseRecords(p page.ConsentPatient) *page.Text {
 	switch {
 	case p.Name != "":
@@ -90,7 +90,7 @@ func whoseRecords(p page.ConsentPatient) *page.Text {
 	return page.T("Your health records")
 }
 
-// item is an item's checkbox, with those by which less can be given.
+// item returns an item's checkbox and the checkboxes for its parts.
 func (o *consentOffer) item(item string) page.ConsentItem {
 	choice := consent.ChoiceOf(item)
 	names, asked := o.earlier.Ticked(&choice)
@@ -113,7 +113,7 @@ func (o *consentOffer) item(item string) page.ConsentItem {
 	return shown
 }
 
-// consentBox shows choices, ticked as they are to be offered.
+// consentBox renders choices with their initial ticks.
 type consentBox struct {
 	ticked func(name string) bool
 }
@@ -127,7 +127,7 @@ func (b consentBox) show(choice *consent.Choice, text *page.Text) page.ConsentIt
 	return item
 }
 
-// untickedPart reports whether less than all of an item is ticked.
+// untickedPart reports whether any part of an item is unticked.
 func (b consentBox) untickedPart(choice *consent.Choice) bool {
 	read, write, both := choice.Permissions()
 	if both && !(b.ticked(read) && b.ticked(write)) {
@@ -188,7 +188,7 @@ var permissionWords = []struct {
 	{smart.Update, page.T("change")}, {smart.Delete, page.T("delete")},
 }
 
-// Describe describes an item of a consent in plain words, to begin with a capital letter.
+// Describe describes an item of a consent in plain words, starting in lower case.
 func Describe(item string, user *people.User) *page.Text {
 	if claim, ok := strings.CutPrefix(item, claimItem); ok {
 		return cmp.Or(claimWords[claim], page.T("your %s", strings.ReplaceAll(claim, "_", " ")))
@@ -202,7 +202,7 @@ func Describe(item string, user *people.User) *page.Text {
 	return page.T("the permission “%s”", item)
 }
 
-// describeResource describes a resource scope, to patients as one for their own records.
+// describeResource describes a resource scope; to a patient, as access to their own records.
 func describeResource(scope smart.ResourceScope, user *people.User) *page.Text {
 	what, verbs := dataOf(scope), verbs(scope.Permission)
 	switch {
@@ -214,7 +214,7 @@ func describeResource(scope smart.ResourceScope, user *people.User) *page.Text {
 	return page.T("%s %s of everybody you have access to", verbs, what)
 }
 
-// dataOf describes the kind of data that a resource scope is for.
+// dataOf describes the data that a resource scope covers.
 func dataOf(scope smart.ResourceScope) *page.Text {
 	if text := partWords[consent.CategoryOf(scope)]; text != nil {
 		return text
@@ -229,7 +229,7 @@ func dataOf(scope smart.ResourceScope) *page.Text {
 	return text
 }
 
-// verbs describes a permission, such as "read and search".
+// verbs describes a permission, e.g. "read and search".
 func verbs(p smart.Permission) *page.Text {
 	var words []*page.Text
 	for _, v := range permissionWords {
@@ -240,7 +240,7 @@ func verbs(p smart.Permission) *page.Text {
 	return page.And(words...)
 }
 
-// spaced separates the words of a type's name.
+// spaced inserts spaces between the words of a resource type.
 func spaced(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -252,8 +252,7 @@ func spaced(name string) string {
 	return b.String()
 }
 
-// partWords are for types, for names that consent.Choice has for several of them, and for
-// categories.
+// partWords describes resource types, groups of types defined by [consent.Choice], and categories.
 var partWords = map[string]*page.Text{
 	smart.AnyType:           page.T("health records of every kind"),
 	"AllergyIntolerance":    page.T("allergies"),
@@ -305,18 +304,18 @@ var partWords = map[string]*page.Text{
 	"vital-signs":         page.T("vital signs, such as blood pressure"),
 }
 
-// lastingField is the field for how long offline_access is given, in days. Without a value it
-// is for as long as the configuration lets it last.
+// lastingField is the form field for the lifetime of offline_access in days; empty means the
+// configured maximum.
 const lastingField = "days"
 
 const day = 24 * time.Hour
 
-// lasting is for how long people can give offline_access.
+// lasting offers lifetimes for offline_access.
 type lasting struct {
-	max time.Duration // the configuration's
+	max time.Duration // configured maximum
 }
 
-// days are the shorter times to choose among.
+// days returns the selectable lifetimes in days below the maximum.
 func (l lasting) days() (days []int) {
 	for _, n := range []int{90, 30, 1} {
 		if time.Duration(n)*day < l.max {
@@ -326,7 +325,7 @@ func (l lasting) days() (days []int) {
 	return days
 }
 
-// until returns when what is given now ends; zero for the longest time.
+// until returns the expiry for the selected lifetime; zero means the configured maximum.
 func (l lasting) until(chosen string) (time.Time, error) {
 	if chosen == "" {
 		return time.Time{}, nil
@@ -339,7 +338,7 @@ func (l lasting) until(chosen string) (time.Time, error) {
 	return time.Time{}, errNoDecision
 }
 
-// onPage returns what the page offers, the longest time first.
+// onPage returns the options for the page, longest first.
 func (l lasting) onPage() []page.ConsentTime {
 	times := []page.ConsentTime{{Text: page.T("Until I end it, %s at most", inWords(l.max)), Ticked: true}}
 	for _, n := range l.days() {
@@ -348,7 +347,7 @@ func (l lasting) onPage() []page.ConsentTime {
 	return times
 }
 
-// inWords rounds down to days, or else up to hours.
+// inWords describes a duration in days, rounded down, or in hours, rounded up.
 func inWords(d time.Duration) *page.Text {
 	if d >= day {
 		return page.Plural("%d day", "%d days", int(d/day))

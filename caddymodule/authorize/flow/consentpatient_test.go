@@ -22,7 +22,7 @@ import (
 
 const ofPatient = "openid launch/patient patient/*.rs offline_access"
 
-// opening is the answer after a clinician who is signed in, or signs in, chose a patient.
+// opening returns the response after a clinician has signed in, if necessary, and chosen a patient.
 func opening(b *authorizetest.Browser, patient string, q url.Values) *http.Response {
 	b.T.Helper()
 	r := b.Authorize(q)
@@ -42,7 +42,7 @@ func asksConsent(r *http.Response) bool {
 	return strings.HasPrefix(r.Header.Get("Location"), "/oauth2/consent?")
 }
 
-// What a person allows is for the patient whom the page named, and says nothing of others.
+// Consent applies only to the patient named on the page.
 func TestConsentIsForOnePatient(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", consentRequired)
@@ -65,12 +65,12 @@ func TestConsentIsForOnePatient(t *testing.T) {
 	}
 	authorizetest.Equal(t, b.Refresh(ada.Refresh, nil).Scope, ada.Scope, "the refresh token for the first")
 	authorizetest.Equal(t, b.Refresh(bob.Refresh, nil).Scope, bob.Scope, "the refresh token for the second")
-	// Taking back what was given for one ends the refresh tokens for that one.
+	// Withdrawing consent for one patient revokes only that patient's refresh tokens.
 	giving(b, opening(b, "bob", asking(ofPatient, url.Values{"prompt": {"consent"}})), untick("offline_access"))
 	authorizetest.Equal(t, b.Refresh(bob.Refresh, nil).Error, "invalid_grant", "taken back")
 }
 
-// A launch by an EHR names its patient to the person who is asked, by the id if nothing else is known, and asks for each.
+// The consent page names the patient of an EHR launch, at least by id, and asks once for each patient.
 func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -112,7 +112,7 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 	}
 }
 
-// A consent of a release that did not store the patient counts where only one can be meant.
+// A consent stored by a release without patients applies where the patient is unambiguous.
 func TestConsentOfBeforePatients(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -145,7 +145,7 @@ func TestConsentOfBeforePatients(t *testing.T) {
 	}
 }
 
-// The account page says whose records an app has, since when and until when.
+// The account page shows for each app whose records it can access, since when and until when.
 func TestAccountSaysWhoseRecords(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestAccountSaysWhoseRecords(t *testing.T) {
 	})
 }
 
-// It says for how long the person gave an app access, and not for how long they are not asked again.
+// The account page shows the expiry of access, not the expiry of the consent.
 func TestAccountSaysUntilChosenDay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestAccountSaysUntilChosenDay(t *testing.T) {
 	})
 }
 
-// What somebody refuses on a consent page is not given at the next request either, whether or not the client needs consent.
+// A refusal on the consent page persists until the next request asks again, whether or not the client needs consent.
 func TestRefusalLasts(t *testing.T) {
 	t.Parallel()
 	for name, consent := range map[string]string{"not required": "", "required": client.ConsentRequired} {
@@ -229,7 +229,7 @@ func TestRefusalLasts(t *testing.T) {
 	}
 }
 
-// Where another app could have the answer, who has consented, or need not, is asked to continue, and nothing else.
+// For interceptable redirect URIs, a person without pending consent gets a page with Continue only.
 func TestContinuePage(t *testing.T) {
 	t.Parallel()
 	const local = "http://localhost:3000/callback"
@@ -264,7 +264,7 @@ func TestContinuePage(t *testing.T) {
 	}
 }
 
-// Who pressed Continue while there was more to ask is asked.
+// Continue is not consent: if consent has become necessary meanwhile, the consent page appears.
 func TestContinueIsNoConsent(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
@@ -276,7 +276,7 @@ func TestContinueIsNoConsent(t *testing.T) {
 	}
 }
 
-// Only where there is something to search does a script run, and ask this server alone.
+// The search script runs only on pages with a search, and may connect to this server only.
 func TestSearchWhileTyping(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -305,7 +305,7 @@ func TestSearchWhileTyping(t *testing.T) {
 	}
 }
 
-// slowHospital takes ten seconds for each answer.
+// slowHospital delays each response by ten seconds.
 type slowHospital struct{ authorizetest.FHIRServer }
 
 func (h *slowHospital) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
@@ -317,7 +317,7 @@ func (h *slowHospital) Get(ctx context.Context, by launch.Reader, path string, q
 	}
 }
 
-// A page ends in time, however many patients a slow FHIR server is asked for.
+// The page appears within a time limit, however many patients a slow FHIR server has to be queried for.
 func TestPickWhileSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestPickWhileSlow(t *testing.T) {
 	})
 }
 
-// malformedHospital has a patient whose record is no FHIR, before others.
+// malformedHospital returns an invalid Patient resource before valid ones.
 type malformedHospital struct{ authorizetest.FHIRServer }
 
 func (h *malformedHospital) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
@@ -340,7 +340,7 @@ func (h *malformedHospital) Get(ctx context.Context, by launch.Reader, path stri
 	return []byte(strings.Replace(string(body), `"entry":[`, wrong, 1)), err
 }
 
-// One record that cannot be read keeps nobody from the others.
+// An invalid record does not hide the others.
 func TestPickBesideMalformedRecord(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewLaunching(t, new(malformedHospital), "Practitioner/alice", nil)
@@ -350,7 +350,7 @@ func TestPickBesideMalformedRecord(t *testing.T) {
 	}
 }
 
-// grantedFor signs alice in, and returns the tokens for bob, whom she chooses if she is asked.
+// grantedFor signs alice in and returns the tokens for bob, choosing him on the patient page if it appears.
 func grantedFor(t *testing.T, b *authorizetest.Browser, q url.Values) authorizetest.LaunchResponse {
 	t.Helper()
 	r := b.SignIn(q, "alice", "right")
@@ -364,7 +364,7 @@ func grantedFor(t *testing.T, b *authorizetest.Browser, q url.Values) authorizet
 	return authorizetest.RedeemLaunch(b, authorizetest.Location(t, r))
 }
 
-// A grant ends when its person may no longer choose the patient.
+// A grant is revoked once the person may no longer choose its patient.
 func TestRefreshWithoutThePatient(t *testing.T) {
 	t.Parallel()
 	user := func(fhirUser string, patients ...string) people.User {
@@ -372,7 +372,7 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before, after people.User
-		launched      bool // by an EHR that left the choice to the person
+		launched      bool // by an EHR launch without a patient
 		ends          bool
 	}{
 		"still on the list":          {user("", "ada", "bob"), user("", "carl", "bob"), false, false},
@@ -410,7 +410,7 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 	}
 }
 
-// Whoever opens a picker's page again after max_age signs in first, and sees no names until then.
+// Reopening a patient page after max_age requires a new sign-in before any name is shown.
 func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
 	t.Parallel()
 	for name, fhirUser := range map[string]string{"that would choose by itself": "RelatedPerson/mum", "that shows patients": "Practitioner/alice"} {
@@ -428,7 +428,7 @@ func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
 	}
 }
 
-// A further factor that need not be met is asked for once, whatever comes after it.
+// An optional second factor is requested once per request, regardless of the following pages.
 func TestStepUpBeforePicker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package flow takes a person from an app's authorization request to the response: sign-in (package
-// signin), confirmation, consent; and signs them out again (RFC 6749 §4.1, OpenID Connect Core §3).
+// Package flow handles authorization requests from start to response: sign-in (package signin),
+// launch context, consent. It also handles logout (RFC 6749 §4.1, OpenID Connect Core §3).
 //
 // Each arrow is one request:
 //
@@ -10,22 +10,22 @@
 //	    └──not signed in──▶ signin ◀──────┘              │
 //	                          └──session started─────────┘ launch context known
 //
-// Between sign-in and consent, "authorized" finds what the client is launched with. Where
-// that has to be asked, pages for the patient and the encounter come before the consent's.
+// After sign-in, "authorized" determines the launch context. If the person has to choose it,
+// the patient and encounter pages precede the consent page.
 //
-//	flow.go            the endpoints, by path, and what they need
-//	request.go         reads and checks an authorization request; a feature opens request objects (RFC 9101)
-//	pushed.go          pushed requests (RFC 9126), also those of public clients
-//	authorization.go   the authorization endpoint: sign in, ask the person, or authorize
-//	launchcontext.go   what the client is launched with, and the pages on which a person picks it
-//	launchendpoint.go  EHRs register what they launch an app with
-//	signedinpages.go   pages for a person who is signed in, whose requests wait; choosing an account
-//	consent.go         whether a person is asked for consent, and to what
-//	consentpage.go     what the consent page offers, in words, and for how long
-//	responses.go       sends the authorization response or an error: by query, fragment or form
+//	flow.go            endpoints by path, and their configuration
+//	request.go         parses and checks authorization requests; a feature opens request objects (RFC 9101)
+//	pushed.go          pushed authorization requests (RFC 9126), including those of public clients
+//	authorization.go   authorization endpoint: sign-in, pages, response
+//	launchcontext.go   launch context, and the pages to choose a patient and an encounter
+//	launchendpoint.go  registration of launches by EHRs
+//	signedinpages.go   pages for pending requests of signed-in people; account selection
+//	consent.go         whether consent is needed, and its effect on the request
+//	consentpage.go     wording and lifetimes on the consent page
+//	responses.go       sends authorization responses and errors by query, fragment or form
 //	clientlogo.go      logos of registered clients
-//	logout.go          signing out, here and at the identity provider
+//	logout.go          logout at the gateway and at the identity provider
 //
-// Pages for a person who is signed in are bound to the session, beside the browser. When a page's
-// form returns, its request is checked again, against the current configuration.
+// Pages for signed-in people are bound to the browser and to the session. When a page's form is
+// submitted, its request is checked again against the current configuration.
 package flow

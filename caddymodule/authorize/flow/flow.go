@@ -22,30 +22,30 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
-// Config is what the endpoints for browsers need.
+// Config configures the endpoints for browsers.
 type Config struct {
 	*endpoint.Responder
-	AuthorizePOST  bool                     // also accept authorization requests by POST
-	FrameAncestors []string                 // origins that may frame pages of authorization requests
-	Keys           keyring.Keys             // seal what browsers keep
-	Store          store.Store              // for pending requests
-	Pages          *page.Site               // what people see
-	Limiter        *lockout.Limiter         // counts wrong passwords and codes
-	Authenticator  *client.Authenticator    // knows the clients
-	Accounts       *people.Accounts         // who may sign in
-	Factors        *factor.Factors          // what else people prove themselves by
-	Consents       *consent.Consents        // what people allow clients
-	Sessions       *session.Sessions        // who is signed in
-	Tokens         *token.Tokens            // issues codes and tokens
-	Launches       *launch.Launches         // knows what EHRs launch
-	Patients       *launch.Patients         // finds whom a person may choose
-	SignInTargets  map[string]signin.Target // pages that require a sign-in, by name, in addition to the account page
+	AuthorizePOST  bool                     // accept authorization requests by POST; default false
+	FrameAncestors []string                 // origins that may frame pages of authorization requests; default none
+	Keys           keyring.Keys             // seals state stored in browsers
+	Store          store.Store              // storage for pending requests
+	Pages          *page.Site               // HTML pages
+	Limiter        *lockout.Limiter         // throttles wrong passwords and codes
+	Authenticator  *client.Authenticator    // client authentication and registry
+	Accounts       *people.Accounts         // people who may sign in
+	Factors        *factor.Factors          // second factors and passkeys
+	Consents       *consent.Consents        // stored consents
+	Sessions       *session.Sessions        // browser sessions
+	Tokens         *token.Tokens            // issuer of codes and tokens
+	Launches       *launch.Launches         // registered EHR launches
+	Patients       *launch.Patients         // patients that a person may choose
+	SignInTargets  map[string]signin.Target // further pages that require a sign-in, by name, besides the account page
 
-	RefreshLifetime time.Duration // of a grant, at most
-	OpenRequest     OpenRequest   // opens request objects; nil: they are not supported
+	RefreshLifetime time.Duration // maximum lifetime of a grant
+	OpenRequest     OpenRequest   // opens request objects; nil rejects them
 }
 
-// Endpoints returns the endpoints that browsers are sent to, by path.
+// Endpoints returns the handlers of the browser endpoints by path.
 func Endpoints(c Config) map[string]http.Handler {
 	frame := &signin.Frame{
 		Site: c.Pages, Sealer: &browser.Sealer{Keys: c.Keys}, Trail: c.Trail, Issuers: c.Accounts.Issuers(),
@@ -87,10 +87,10 @@ func newAuthorizer(c *Config, frame *signin.Frame) *authorizer {
 	}
 }
 
-// form are the methods of endpoints that show a form and receive it.
+// form lists the methods of endpoints that show and receive a form.
 var form = []string{http.MethodGet, http.MethodPost}
 
-// requestEndpoints take authorization requests.
+// requestEndpoints returns the endpoints that accept authorization requests.
 func requestEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer) map[string]http.Handler {
 	pushed := &pushedRequests{store: c.Store, count: store.NewMemory(maxPushed, 0), sealed: &sealedPushes{keys: c.Keys, store: c.Store}}
 	authorization := &authorizationEndpoint{frame: authorizer.frame, pushed: pushed, authorizer: authorizer, signIn: signIn}
@@ -105,7 +105,7 @@ func requestEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer) 
 	}
 }
 
-// signedInEndpoints are the pages for people who are signed in.
+// signedInEndpoints returns the pages for signed-in people.
 func signedInEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer) map[string]http.Handler {
 	frame := authorizer.frame
 	pages := &signedInPages{frame: frame, accounts: c.Accounts, sessions: c.Sessions, signIn: signIn, authorizer: authorizer}
@@ -127,7 +127,7 @@ func signedInEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer)
 	return endpoints
 }
 
-// logoutEndpoints sign people out, here and at their identity providers.
+// logoutEndpoints returns the endpoints for logout at the gateway and at identity providers.
 func logoutEndpoints(c *Config, frame *signin.Frame) map[string]http.Handler {
 	logout := &logoutEndpoint{
 		frame: frame, issuer: c.Issuer, clients: c.Authenticator.Clients, accounts: c.Accounts, sessions: c.Sessions,

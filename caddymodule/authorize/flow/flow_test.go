@@ -64,7 +64,7 @@ func TestCodeFlowWithPKCE(t *testing.T) {
 	}
 }
 
-// "When no scope is requested, openid is used", and what is granted otherwise.
+// "When no scope is requested, openid is used"; other requests get their allowed scopes.
 func TestGrantedScope(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, asked, want string }{

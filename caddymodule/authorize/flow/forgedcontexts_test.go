@@ -21,12 +21,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// forgeries is how many contexts are forged.
+// forgeries is the number of forged requests.
 const forgeries = 10_000
 
-// Whatever is sent, no token comes out for a patient whom its person may not have: by requests
-// of others, altered and mixed ones, launches of others and used ones, and other clients' codes
-// and refresh tokens.
+// No forged request yields a token for a patient that the person may not access. Forgeries:
+// altered, mixed and foreign requests, foreign and used launches, and codes and refresh tokens of
+// other clients.
 func TestForgedContexts(t *testing.T) {
 	t.Parallel()
 	w := newForgedWorld(t)
@@ -68,8 +68,7 @@ func sum(counts map[string]int) (n int) {
 	return n
 }
 
-// authorize sends an authorization request, perhaps with a launch that was guessed, altered,
-// or found.
+// authorize sends an authorization request, possibly with a guessed, altered or stolen launch.
 func (w *forgedWorld) authorize() {
 	user, as := w.anybody(), w.one(forgedClients...)
 	q := url.Values{"client_id": {as}, "scope": {w.one(
@@ -82,14 +81,14 @@ func (w *forgedWorld) authorize() {
 	case 2:
 		q["launch"] = []string{authorizetest.Altered(handle + "guessed")}
 	}
-	if w.random.IntN(3) == 0 { // no parameter of ours
+	if w.random.IntN(3) == 0 { // without a patient parameter
 		q["patient"], q["picked"], q["context"] = []string{w.anyPatient()}, []string{"patient=" + w.anyPatient()}, []string{w.anyPatient()}
 	}
 	b := w.browsers[user]
 	w.got(user, as, w.land(user, b, b.Authorize(authorizetest.Request(q))))
 }
 
-// steal is somebody's browser, with the cookies of another's that bind pages to the browser.
+// steal returns the user's browser with another browser's binding cookie.
 func (w *forgedWorld) steal() (string, *authorizetest.Browser) {
 	user := w.anybody()
 	b := authorizetest.NewBrowser(w.t, w.browsers[user].Server)
@@ -104,7 +103,7 @@ func (w *forgedWorld) steal() (string, *authorizetest.Browser) {
 	return user, b
 }
 
-// request is a sealed one, mostly somebody's own or a late one, perhaps altered or put together.
+// request returns a sealed request, usually the user's own or a recent one, possibly altered or spliced.
 func (w *forgedWorld) request(user string) string {
 	recent := w.sealed[max(0, len(w.sealed)-40):]
 	sealed := pick(w, recent).text
@@ -139,7 +138,7 @@ func (w *forgedWorld) chooseEncounter() {
 	})
 }
 
-// post sends the form of a page. The answer is for whoever is signed in.
+// post submits a page's form. The result belongs to the signed-in user.
 func (w *forgedWorld) post(user string, b *authorizetest.Browser, path string, form url.Values) {
 	form.Set("request", w.request(user))
 	code := w.land(user, b, b.Post(path, form))
@@ -152,8 +151,8 @@ func (w *forgedWorld) openPage() {
 	w.got(user, "", w.land(user, b, b.Get(w.one("/oauth2/select_patient?", "/oauth2/select_encounter?", "/oauth2/consent?")+q.Encode())))
 }
 
-// got keeps a code that somebody got. Where the client is not known, the pages' request said it,
-// and all are tried.
+// got records an obtained code. If its client is unknown because only the sealed request names it,
+// all clients are tried.
 func (w *forgedWorld) got(user, as, code string) {
 	if code == "" {
 		return
@@ -164,7 +163,7 @@ func (w *forgedWorld) got(user, as, code string) {
 	}
 }
 
-// exchange redeems somebody's code as any client.
+// exchange redeems a random code as a random client.
 func (w *forgedWorld) exchange() {
 	w.redeemCode(pick(w, w.codes), []string{w.one(forgedClients...)})
 }
@@ -180,7 +179,7 @@ func (w *forgedWorld) redeemCode(code issuedCode, clients []string) {
 	}
 }
 
-// refreshSomething uses anybody's refresh token, as any client, for any scope.
+// refreshSomething uses a random refresh token as a random client with a random scope.
 func (w *forgedWorld) refreshSomething() {
 	token, as := pick(w, w.refresh[max(0, len(w.refresh)-20):]), w.one(forgedClients...)
 	form := authorizetest.RefreshForm(token.text, url.Values{"patient": {w.anyPatient()}, "launch": {pick(w, w.handles)}})
@@ -197,7 +196,7 @@ func (w *forgedWorld) refreshSomething() {
 	w.check(r, token.user, as, false)
 }
 
-// check compares a token response with who may have whom.
+// check verifies that the user may access the patient of a token response.
 func (w *forgedWorld) check(r authorizetest.LaunchResponse, user, as string, byCode bool) {
 	if r.AccessToken == "" {
 		return
@@ -234,7 +233,7 @@ func (w *forgedWorld) check(r authorizetest.LaunchResponse, user, as string, byC
 	}
 }
 
-// mayHave is whose records a person may open an app for, without an EHR.
+// mayHave lists the patients that each user may choose without an EHR launch.
 var mayHave = map[string][]string{
 	"alice": {"a1", "a2", "a3", "a4"},
 	"dora":  {"d1", "d2", "d3", "d4"},
@@ -251,8 +250,8 @@ var fhirUsers = map[string]string{
 	"mum": "RelatedPerson/mum", "carer": "Person/carer",
 }
 
-// wards shows each clinician their own patients, and everybody else what a guard would. Every
-// patient has one visit.
+// wards is a FHIR server that shows each clinician their own patients and filters for others like
+// the guard. Every patient has one encounter.
 type wards struct{}
 
 func (wards) Get(_ context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
@@ -284,18 +283,18 @@ func (wards) Get(_ context.Context, by launch.Reader, path string, query url.Val
 	return nil, launch.ErrNoRecord
 }
 
-// registeredTruth is what a launch was registered for. Each has a patient of its own, whom
-// nobody has otherwise.
+// registeredTruth is a registered launch. Each launch has its own patient, otherwise inaccessible
+// to everyone.
 type registeredTruth struct {
 	user, client string
 	expired      bool
-	codes        int // that came of it
+	codes        int // codes issued from it
 }
 
-// issuedCode is a code, a refresh token or a page's request, and whose.
+// issuedCode is a code, refresh token or sealed request with its client and user.
 type issuedCode struct{ text, client, user string }
 
-// forgedWorld is a server, everybody's browser, and what attackers have got hold of.
+// forgedWorld contains the server, a browser per user, and the attackers' loot.
 type forgedWorld struct {
 	t        *testing.T
 	random   *rand.Rand
@@ -305,7 +304,7 @@ type forgedWorld struct {
 
 	handles                []string
 	sealed, codes, refresh []issuedCode
-	came                   map[string]int // how many tokens, by patient
+	came                   map[string]int // number of tokens by patient
 }
 
 var forgedClients = []string{"app", "other", "clinic"}
@@ -347,7 +346,7 @@ func pick[T any](w *forgedWorld, list []T) (one T) {
 
 func (w *forgedWorld) one(of ...string) string { return pick(w, of) }
 
-// anybody is somebody, always in the same order of the random numbers.
+// anybody returns a random user from a list with a stable order.
 func (w *forgedWorld) anybody() string {
 	return w.one("alice", "dora", "pat", "quinn", "mum", "carer", "guest", "none")
 }
@@ -363,7 +362,7 @@ func (w *forgedWorld) anyPatient(of ...string) string {
 	return w.one("a", "d") + w.one("1", "2", "3", "4")
 }
 
-// register is an EHR that launches an app.
+// register registers an EHR launch of an app.
 func (w *forgedWorld) register(user, client string) {
 	patient := "l" + base64.RawURLEncoding.EncodeToString([]byte{byte(len(w.launched) >> 8), byte(len(w.launched))})
 	patient = strings.ReplaceAll(patient, "_", ".")
@@ -390,8 +389,8 @@ func (w *forgedWorld) register(user, client string) {
 	w.handles = append(w.handles, handle)
 }
 
-// land follows an answer as the browser does, keeps the sealed requests on the way, and returns
-// the code that it ends with, if it does.
+// land follows redirects like a browser, collects sealed requests and returns the final code, if
+// any.
 func (w *forgedWorld) land(user string, b *authorizetest.Browser, r *http.Response) string {
 	for range 4 {
 		u, err := r.Location()

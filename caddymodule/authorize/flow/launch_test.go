@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 )
 
-// follow follows redirects to our pages, as a browser does.
+// follow follows redirects to the gateway's own pages.
 func follow(t *testing.T, b *authorizetest.Browser, r *http.Response) *http.Response {
 	t.Helper()
 	for range 5 {
@@ -65,7 +65,7 @@ func TestPatientOfPerson(t *testing.T) {
 	}
 }
 
-// emptyEncounters is a hospital without visits.
+// emptyEncounters is a FHIR server without encounters.
 type emptyEncounters struct{ *authorizetest.FHIRServer }
 
 func (e emptyEncounters) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
@@ -84,8 +84,8 @@ func TestNobodyToChoose(t *testing.T) {
 	}
 }
 
-// fhirUser is granted to whom it names somebody, and for everybody else the answer says that it
-// was not.
+// fhirUser is granted only to people with a FHIR resource. Otherwise the response omits it from the
+// scope.
 func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
 	t.Parallel()
 	for fhirUser, want := range map[string]string{"Practitioner/alice": "openid fhirUser", "": "openid"} {
@@ -101,14 +101,14 @@ func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
 	}
 }
 
-// What no record can hold is not asked for: a database may fail on it.
+// Control characters are rejected before the query, because some databases fail on them.
 func TestPickByControlCharacters(t *testing.T) {
 	t.Parallel()
 	h := &authorizetest.FHIRServer{}
 	b := authorizetest.NewLaunching(t, h, "Practitioner/alice", nil)
 	form := b.Get(authorizetest.Location(t, b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")).String())
 	sealed := authorizetest.Field(t, authorizetest.Body(t, form), "request")
-	h.Down = true // it fails whatever it is asked
+	h.Down = true // the FHIR server would fail on any query
 	for _, change := range []url.Values{{"name": {"a\x00b"}}, {"identifier": {"\x00"}}, {"identifier": {"\xff"}}, {"birthdate": {"2000-01-01\x00"}}} {
 		change.Set("request", sealed)
 		if r := b.Get("/oauth2/select_patient?" + change.Encode()); r.StatusCode != http.StatusOK || strings.Contains(authorizetest.Body(t, r), "Lovelace") {
@@ -117,7 +117,7 @@ func TestPickByControlCharacters(t *testing.T) {
 	}
 }
 
-// A date that is none finds nobody, and an answer that is no Bundle is no answer.
+// An invalid date matches no patient, and a response that is no Bundle is an error.
 func TestPickByNoDate(t *testing.T) {
 	t.Parallel()
 	h := new(authorizetest.FHIRServer)
@@ -166,7 +166,7 @@ func TestPickPatient(t *testing.T) {
 	introspected := authorizetest.Body(t, b.Post("/oauth2/introspect", url.Values{
 		"token": {got.AccessToken}, "client_id": {"confidential"}, "client_secret": {"s3cret/+ %"},
 	}))
-	if !strings.Contains(introspected, `"active":false`) { // another client's
+	if !strings.Contains(introspected, `"active":false`) { // response for another client
 		t.Errorf("introspected: %s", introspected)
 	}
 }
@@ -230,7 +230,7 @@ func TestPickWhileDown(t *testing.T) {
 		t.Errorf("%d %s", page.StatusCode, text)
 	}
 	h.Down = false
-	_, sealed := b.OpenForm(r) // the same page again
+	_, sealed := b.OpenForm(r) // same page again
 	authorizetest.WantStatus(t, b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}), http.StatusFound)
 }
 
@@ -306,14 +306,14 @@ func TestLaunchEndpoint(t *testing.T) {
 	}
 }
 
-// What cannot be checked is left to the app, as its own requests will fail.
+// A launch that cannot be verified is accepted, because the app's own requests will fail.
 func TestLaunchEndpointWhileDown(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewLaunching(t, &authorizetest.FHIRServer{Down: true}, "Practitioner/alice", authorizetest.WithEHR)
 	authorizetest.WantStatus(t, b.Post("/oauth2/launch", authorizetest.LaunchForm(nil)), http.StatusCreated)
 }
 
-// goWords are of this program and its language, which tell an EHR nothing.
+// goWords matches Go-specific text that is meaningless to EHR developers.
 var goWords = regexp.MustCompile(`Go |launch\.|strconv|unmarshal`)
 
 func TestLaunchEndpointRefuses(t *testing.T) {
@@ -359,7 +359,7 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 	}
 }
 
-// An EHR that names no style has the site's, which scripts of any origin can read.
+// An EHR launch without a style uses the site's style, which is readable cross-origin.
 func TestSMARTStyle(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewLaunching(t, new(authorizetest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {

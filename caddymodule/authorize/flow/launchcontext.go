@@ -18,19 +18,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// launchContext is what is known so far of what a client is launched with.
+// launchContext is the launch context determined so far.
 type launchContext struct {
-	handle     string             // the parameter launch, if any
-	registered *launch.Registered // what it stands for
-	picked     picked             // on our pages
+	handle     string             // value of the launch parameter, or ""
+	registered *launch.Registered // the registered launch; nil without a handle
+	picked     picked             // choices made on the patient and encounter pages
 }
 
-// isFor reports whether the person may use the launch, if there is one.
+// isFor reports whether the person may use the launch; true without a launch.
 func (l *launchContext) isFor(person launch.Person) bool {
 	return l.registered == nil || l.registered.IsFor(person.Subject, person.FHIRUser)
 }
 
-// has reports whether fhirContext has a resource of a type, in lower case.
+// has reports whether fhirContext contains a resource of the given type (in lower case).
 func (l *launchContext) has(wanted string) bool {
 	return l.registered != nil && slices.ContainsFunc(l.registered.FHIRContext, func(r launch.Reference) bool {
 		named, _, _ := strings.Cut(r.Reference, "/")
@@ -38,13 +38,13 @@ func (l *launchContext) has(wanted string) bool {
 	})
 }
 
-// shortTokens reports whether access tokens are to end within seconds.
+// shortTokens reports whether access tokens expire within seconds (a simulated fault for app tests).
 func (l *launchContext) shortTokens() bool {
 	return l.registered != nil && l.registered.Simulated == launch.ShortToken
 }
 
-// launcher is the client that vouches for the patient of the launch, or "" if the person
-// chose the patient.
+// launcher returns the client that vouches for the patient of the launch, or "" if the person chose
+// the patient.
 func (l *launchContext) launcher() string {
 	if l.registered == nil || l.registered.Patient == "" {
 		return ""
@@ -52,15 +52,15 @@ func (l *launchContext) launcher() string {
 	return l.registered.Launcher
 }
 
-// picked is what a person chose on the pages, which carry it on sealed.
+// picked contains the choices made on the pages, which pass it on sealed.
 type picked struct {
-	patient, name string // the id, and the name to show
+	patient, name string // id and display name
 	encounter     string
-	noPatient     bool // there is none to choose
-	noEncounter   bool // there is none, or they do not want to say which
+	noPatient     bool // no patient to choose
+	noEncounter   bool // no encounter, or the person declined to choose
 }
 
-// encode writes a text without spaces.
+// encode encodes the choices as text without spaces.
 func (p picked) encode() string {
 	flag := func(set bool) string { return map[bool]string{true: "1"}[set] }
 	return url.Values{
@@ -69,7 +69,7 @@ func (p picked) encode() string {
 	}.Encode()
 }
 
-// readPicked reads what encode wrote.
+// readPicked decodes the text written by encode.
 func readPicked(text string) picked {
 	v, err := url.ParseQuery(text)
 	if err != nil {
@@ -81,8 +81,8 @@ func readPicked(text string) picked {
 	}
 }
 
-// wantsPatient reports whether the client asks for the patient. A scope for a patient's
-// records needs the patient, even if launch/patient was not asked for.
+// wantsPatient reports whether the client needs a patient. Patient-level scopes need a patient even
+// without launch/patient.
 func (req *authorizationRequest) wantsPatient() bool {
 	return slices.ContainsFunc(req.scope, needsPatient)
 }
@@ -91,14 +91,14 @@ func needsPatient(scope string) bool {
 	return contextType(scope) == "patient" || strings.HasPrefix(scope, "patient/")
 }
 
-// needsFHIRUser reports whether a scope is about the records that the person has or may see.
+// needsFHIRUser reports whether a scope depends on the person's FHIR resource.
 func needsFHIRUser(scope string) bool {
 	return scope == "fhirUser" || strings.HasPrefix(scope, "user/") || needsPatient(scope)
 }
 
-// contextType is the resource type, in lower case, that a scope such as launch/patient asks
-// for; "" for other scopes. A role, as in launch/imagingstudy?role=…, narrows it; as SMART
-// permits, what is known of the type is given.
+// contextType returns the resource type, in lower case, of a scope such as launch/patient, or ""
+// for other scopes. A role, as in launch/imagingstudy?role=…, is ignored: SMART permits returning
+// all context of the type.
 func contextType(scope string) string {
 	name, ok := strings.CutPrefix(scope, "launch/")
 	if !ok {
@@ -108,7 +108,7 @@ func contextType(scope string) string {
 	return strings.ToLower(name)
 }
 
-// patient is the patient that the client is launched for, as far as is known.
+// patient returns the patient of the launch context, or "" if not determined.
 func (req *authorizationRequest) patient(person launch.Person) string {
 	if req.launch.registered != nil && req.launch.registered.Patient != "" {
 		return req.launch.registered.Patient
@@ -126,8 +126,8 @@ func (req *authorizationRequest) encounter() string {
 	return req.launch.picked.encounter
 }
 
-// missing is the page on which the person chooses what is still unknown, or "". An EHR that
-// launches a client without an encounter knows of none.
+// missing returns the page for the next missing choice, or "". An EHR launch without an encounter
+// means that the EHR has no current encounter.
 func (req *authorizationRequest) missing(person launch.Person) string {
 	patient := req.patient(person)
 	switch {
@@ -142,7 +142,8 @@ func (req *authorizationRequest) missing(person launch.Person) string {
 
 func asksEncounter(scope string) bool { return contextType(scope) == "encounter" }
 
-// dropUnmet removes the scopes whose context is missing, and fhirUser if the person has none. It reports whether any is left.
+// dropUnmet removes scopes without their context, and fhirUser if the person has no FHIR resource. It reports whether
+// any scope remains.
 func (req *authorizationRequest) dropUnmet(person launch.Person) bool {
 	patient := req.patient(person)
 	req.scope = slices.DeleteFunc(slices.Clone(req.scope), func(scope string) bool {
@@ -167,8 +168,8 @@ var errNoContext = &oauth2.Error{
 	Description: "the scope is for the records of a patient, or fhirUser, and this person has no such record and can choose none",
 }
 
-// context is what goes into the grant; nil if that is nothing. An EHR that names no style has
-// the site's.
+// context returns the launch context of the grant, or nil if empty. The site's style is the default
+// for EHR launches without a style.
 func (req *authorizationRequest) context(person launch.Person, styleURL string) *launch.Context {
 	c := new(launch.Context)
 	if req.launch.registered != nil {
@@ -185,9 +186,8 @@ func (req *authorizationRequest) context(person launch.Person, styleURL string) 
 	return c
 }
 
-// picker lets people choose the patient and the encounter that a client is launched for
-// (SMART App Launch 2.2, "Requesting context with scopes"). It asks the FHIR server with
-// their own rights.
+// picker serves the pages to choose the patient and the encounter of a launch (SMART App Launch
+// 2.2, "Requesting context with scopes"). Queries to the FHIR server use the person's own rights.
 type picker struct {
 	frame      *signin.Frame
 	patients   *launch.Patients
@@ -195,7 +195,7 @@ type picker struct {
 	logger     *slog.Logger
 }
 
-// showPatients answers GET. Where there is nothing to choose, it goes on.
+// showPatients handles GET. Without a choice to make, it continues the flow.
 func (pk *picker) showPatients(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	pk.offerPatients(w, r, req, signedIn, p, false)
 }
@@ -225,7 +225,7 @@ func (pk *picker) offerPatients(w http.ResponseWriter, r *http.Request, req *aut
 	}
 }
 
-// statusOf is the status of a page, which may refuse what was chosen.
+// statusOf returns 403 for a page shown after a rejected choice, otherwise 200.
 func statusOf(unseen bool) int {
 	if unseen {
 		return http.StatusForbidden
@@ -233,7 +233,7 @@ func statusOf(unseen bool) int {
 	return http.StatusOK
 }
 
-// PatientsOnPage are patients to choose as pages show them.
+// PatientsOnPage converts patients to the page's type.
 func PatientsOnPage(patients []launch.Patient) (list []page.Patient) {
 	for _, p := range patients {
 		list = append(list, page.Patient{
@@ -248,20 +248,20 @@ func (pk *picker) showPatientsDown(w http.ResponseWriter, r *http.Request, req *
 	pk.frame.Show(w, r, &req.signIn, page.View{Template: "selectpatient", Status: pk.down(r, err), Data: data})
 }
 
-// down logs that the FHIR server does not answer, and returns the status of the page.
+// down logs a failed FHIR server request and returns the status of the page.
 func (pk *picker) down(r *http.Request, err error) int {
 	pk.logger.ErrorContext(r.Context(), "records for a launch not read", "error", err)
 	return http.StatusServiceUnavailable
 }
 
-// goOn keeps what was chosen, and goes on to what comes next. Whoever comes here was asked
-// for a further factor already; to ask again would lead back here without the choice.
+// goOn stores the choice and continues the flow. The second factor was already requested before
+// this page; requesting it again would return here without the choice.
 func (pk *picker) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, chosen picked) {
 	req.launch.picked, req.signIn.AskedFactor = chosen, true
 	pk.authorizer.authorize(w, r, req, signedIn)
 }
 
-// submitPatient checks what was chosen: a page's form can be changed.
+// submitPatient validates the submitted patient, because forms can be tampered with.
 func (pk *picker) submitPatient(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	patient, err := pk.patients.Find(r.Context(), signedIn.User.Person(), p.Get("patient"))
 	switch {
@@ -275,7 +275,7 @@ func (pk *picker) submitPatient(w http.ResponseWriter, r *http.Request, req *aut
 	}
 }
 
-// showEncounters answers GET. Where there is nothing to choose, it goes on.
+// showEncounters handles GET. Without a choice to make, it continues the flow.
 func (pk *picker) showEncounters(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	pk.offerEncounters(w, r, req, signedIn, p, false)
 }
@@ -308,7 +308,7 @@ func (pk *picker) showEncountersDown(w http.ResponseWriter, r *http.Request, req
 	pk.frame.Show(w, r, &req.signIn, page.View{Template: "selectencounter", Status: pk.down(r, err), Data: data})
 }
 
-// goOnWith keeps the encounter, or that there is none.
+// goOnWith stores the encounter, or "" for none.
 func (pk *picker) goOnWith(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, encounter string) {
 	chosen := req.launch.picked
 	chosen.encounter, chosen.noEncounter = encounter, encounter == ""

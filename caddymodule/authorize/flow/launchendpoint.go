@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// launchEndpoint lets EHRs register what they launch an app with. SMART App Launch 2.2 leaves
-// to each EHR how its parts tell one another; this is how one outside tells the gateway.
+// launchEndpoint registers launch contexts for EHRs. SMART App Launch 2.2 leaves this exchange to
+// the implementation; this endpoint is the gateway's own API.
 type launchEndpoint struct {
 	responder     *endpoint.Responder
 	authenticator *client.Authenticator
@@ -26,13 +26,13 @@ type launchEndpoint struct {
 	patients      *launch.Patients
 }
 
-// launchResponse is the answer: what to open the app with.
+// launchResponse is the response to a registered launch.
 type launchResponse struct {
 	Launch    string `json:"launch"`
 	ExpiresIn int64  `json:"expires_in"`
 
-	// LaunchURL is the app's launch URL with the parameters iss and launch; "" if the app has
-	// none.
+	// LaunchURL is the app's launch URL with the parameters iss and launch; empty if the client has
+	// no launch URL.
 	LaunchURL string `json:"launch_url,omitempty"`
 }
 
@@ -83,7 +83,7 @@ func (e *launchEndpoint) register(r *http.Request, p oauth2.Parameters) (*launch
 	return &launchResponse{handle, int64(launch.Lifetime.Seconds()), app.LaunchURL(e.accounts.FHIRBase, handle)}, nil
 }
 
-// app is the client to launch.
+// app returns the client to launch.
 func (e *launchEndpoint) app(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
 	app, err := e.authenticator.Clients.Find(r.Context(), p.Get("app"))
 	if err == nil && (app == nil || len(app.RedirectURIs) == 0) {
@@ -92,8 +92,8 @@ func (e *launchEndpoint) app(r *http.Request, p oauth2.Parameters) (*client.Clie
 	return app, err
 }
 
-// checkUser refuses a user whom nobody can be. People of identity providers may not have signed in
-// yet.
+// checkUser rejects a subject that cannot exist. With identity providers any subject is accepted,
+// because the person may not have signed in yet.
 func (e *launchEndpoint) checkUser(ctx context.Context, sub string) error {
 	if sub == "" || len(e.accounts.Providers) > 0 {
 		return nil
@@ -105,8 +105,8 @@ func (e *launchEndpoint) checkUser(ctx context.Context, sub string) error {
 	return err
 }
 
-// checkPatient refuses a patient whom the FHIR server does not have, or would not show an app of
-// the person's, and an encounter that is not the patient's. If it does not answer, the app will find out.
+// checkPatient rejects a patient that does not exist at the FHIR server or is hidden from the person's apps, and an
+// encounter of another patient. An outage of the FHIR server is no reason to reject: the app will notice itself.
 func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l *launch.Registered) error {
 	if l.Patient == "" {
 		return nil
@@ -128,7 +128,7 @@ func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l
 	return nil
 }
 
-// readLaunch reads the context, and whom it is for.
+// readLaunch parses the launch context and its user.
 func readLaunch(p oauth2.Parameters) (*launch.Registered, error) {
 	l := &launch.Registered{User: p.Get("user"), FHIRUser: p.Get("fhirUser"), Context: launch.Context{
 		Patient: p.Get("patient"), Encounter: p.Get("encounter"), Intent: p.Get("intent"), Tenant: p.Get("tenant"),

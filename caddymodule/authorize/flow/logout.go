@@ -24,16 +24,16 @@ import (
 
 // logoutRequest is a checked logout request (OpenID Connect RP-Initiated Logout 1.0 §2).
 type logoutRequest struct {
-	client      *client.Client // nil if the request names none
-	subject     string         // of the hint; "" without one
-	sid         string         // of the hint's session; "" without one
+	client      *client.Client // nil if the request names no client
+	subject     string         // from id_token_hint, or ""
+	sid         string         // session id from id_token_hint, or ""
 	redirectURI string
 	state       string
 	locales     string
 	query       string
 }
 
-// destination is where the browser ends up, or "".
+// destination returns the URL of the final redirect, or "".
 func (l *logoutRequest) destination() string {
 	if l.redirectURI == "" || l.state == "" {
 		return l.redirectURI
@@ -41,7 +41,7 @@ func (l *logoutRequest) destination() string {
 	return withQuery(l.redirectURI, responseParameters{{"state", l.state}})
 }
 
-// logoutEndpoint is the end_session_endpoint.
+// logoutEndpoint implements the end_session_endpoint.
 type logoutEndpoint struct {
 	frame    *signin.Frame
 	issuer   string
@@ -52,11 +52,11 @@ type logoutEndpoint struct {
 	logger   *slog.Logger
 }
 
-// serve signs the person out at once if the request has an ID token of theirs. Any other
-// request may be a link on another site, so the person has to confirm it.
+// serve ends the session at once if the request has an ID token of its user. Other requests
+// need confirmation, because they may come from a link on another site.
 //
-// A request without a session cookie, such as one from a client's server, ends the session
-// that its hint names. That is all that a stolen ID token can do.
+// A request without a session cookie, e.g. from a client's server, ends the session named by
+// its hint. A stolen ID token permits no more than that.
 func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		e.servePOST(w, r)
@@ -77,8 +77,9 @@ func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isAskedFor reports whether a request need not be confirmed: nobody is signed in and the link leads nobody astray, or its
-// hint is the person's own. If the session cannot be read, the hint must be of that very session.
+// isAskedFor reports whether the request needs no confirmation: either no session exists and the redirect is no open
+// redirect, or the hint belongs to the session's user. If the session cannot be read, the hint must name that
+// session.
 func (e *logoutEndpoint) isAskedFor(r *http.Request, req *logoutRequest) (bool, error) {
 	own, err := e.sessions.OfBrowser(r)
 	harmless := req.redirectURI == "" || !leadsAstray(r, req.client)
@@ -96,8 +97,8 @@ func (e *logoutEndpoint) isAskedFor(r *http.Request, req *logoutRequest) (bool, 
 	return req.subject == user.ID, nil
 }
 
-// servePOST handles the page's form. A client's POST becomes a GET, as at the authorization
-// endpoint, so that the browser sends our cookies.
+// servePOST handles the page's form. A client's POST is redirected to GET, as at the authorization
+// endpoint, so that the browser sends the session cookie.
 func (e *logoutEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.ReadForm(w, r)
 	if err == nil && p.Get("request") == "" {
@@ -142,7 +143,7 @@ func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, e
 	return l, nil
 }
 
-// readHint reads client, subject and session from an ID token of ours, expired or not
+// readHint reads client, subject and session from an ID token of this issuer, expired or not
 // (RP-Initiated Logout §4).
 func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
@@ -152,7 +153,7 @@ func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Pa
 	claims, err := e.verifier.Hint(r.Context(), raw)
 	asked := p.Get("client_id")
 	switch {
-	case errors.Is(err, keyring.ErrUnknownKey): // which may have been retired since: as without a hint, the person is asked
+	case errors.Is(err, keyring.ErrUnknownKey): // possibly a retired key: requires confirmation like a request without a hint
 		return nil
 	case errors.Is(err, token.ErrInvalidHint), err == nil && asked != "" && asked != claims.Audience:
 		return oauth2.InvalidRequest("The id_token_hint is not an ID token of this server for this client.")
@@ -162,13 +163,13 @@ func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Pa
 	l.subject = claims.Subject
 	e.clients.Note(r.Context(), claims.Audience)
 	l.client, err = e.clients.Find(r.Context(), claims.Audience)
-	if l.client != nil { // a removed client ends no session
+	if l.client != nil { // a hint of a deleted client ends no session
 		l.sid = claims.Session
 	}
 	return err
 }
 
-// hintedSession returns the session that the hint names, or nil.
+// hintedSession returns the session named by the hint, or nil.
 func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*session.Session, error) {
 	if l.sid == "" {
 		return nil, nil
@@ -176,9 +177,9 @@ func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*
 	return e.sessions.FindNamed(ctx, l.sid, l.subject)
 }
 
-// signOut ends the browser's session and that of the hint. If the browser's own began at a
-// provider with an end_session_endpoint, the browser goes there next. No other browser does,
-// because the address has the provider's ID token.
+// signOut ends the browser's session and the hinted session. If the browser's session started at a
+// provider with an end_session_endpoint, the browser is redirected there. Other browsers are not,
+// because the URL contains the provider's ID token.
 func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
 	stored, err := e.sessions.OfBrowser(r)
 	var target string
@@ -196,8 +197,8 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 	e.finish(w, r, cmp.Or(target, req.destination()), req.locales)
 }
 
-// endSessions ends the browser's session and that of the hint, which may be the same or
-// missing. The browser's is last: while it exists, the browser can try again.
+// endSessions ends the browser's session and the hinted session; both may be the same or missing.
+// The browser's session ends last so that the browser can retry after an error.
 func (e *logoutEndpoint) endSessions(ctx context.Context, own *session.Session, req *logoutRequest) error {
 	var hinted *session.Session
 	var err error
@@ -218,8 +219,8 @@ func (e *logoutEndpoint) endSessions(ctx context.Context, own *session.Session, 
 	return e.sessions.End(ctx, own)
 }
 
-// endSessionURL is where to sign out at the provider, or "". People can sign out here even if
-// the provider cannot be reached.
+// endSessionURL returns the provider's logout URL, or "". Logout at the gateway works even if the
+// provider is unreachable.
 func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, stored *session.Session, destination string) (string, error) {
 	p := e.accounts.Providers[stored.Provider]
 	if p == nil {
@@ -236,11 +237,11 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 	return target, nil
 }
 
-// callback is where a provider sends the browser after signing out there.
+// callback receives the browser after logout at the provider.
 func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
 	destination, err := e.frame.Unseal(r, "signed out", r.URL.Query().Get("state"))
 	if err != nil {
-		destination = "" // signed out all the same
+		destination = "" // the session has ended regardless
 	}
 	e.finish(w, r, destination, "")
 }
@@ -256,7 +257,7 @@ func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destinat
 	endpoint.Redirect(w, http.StatusFound, destination)
 }
 
-// confirm asks the person whether to sign out.
+// confirm shows the page that asks whether to sign out.
 func (e *logoutEndpoint) confirm(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
 	sealed, err := e.frame.Sealer.Seal(w, r, "logout", req.query)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestLogout(t *testing.T) {
 	tests := []struct {
 		name string
 		q    func(idToken string) url.Values
-		want string // where the browser is sent; "" for the page that asks
+		want string // redirect target; "" for the confirmation page
 	}{
 		{"with a hint", func(id string) url.Values { return url.Values{"id_token_hint": {id}} }, "signed out"},
 		{"with a hint and an address", func(id string) url.Values {
@@ -111,8 +111,7 @@ func TestLogoutRefused(t *testing.T) {
 	}
 }
 
-// Another site's form cannot sign anybody out: the page's answer is bound to
-// the browser that was shown the page.
+// A cross-site form cannot sign a user out, because the confirmation page is bound to its browser.
 func TestLogoutIsNotForged(t *testing.T) {
 	t.Parallel()
 	server := logoutServer(t)
@@ -128,7 +127,7 @@ func TestLogoutIsNotForged(t *testing.T) {
 	}
 }
 
-// An ID token of somebody else signs nobody out unasked.
+// An ID token of another user requires confirmation.
 func TestLogoutWithHintOfAnother(t *testing.T) {
 	t.Parallel()
 	server := logoutServer(t)
@@ -140,14 +139,14 @@ func TestLogoutWithHintOfAnother(t *testing.T) {
 	}
 }
 
-// OpenID Connect RP-Initiated Logout §2: a client's server has no cookie of ours, and
-// ends by its hint the one session that the hint names.
+// A client's server has no session cookie and ends only the session named by its hint (OpenID
+// Connect RP-Initiated Logout §2).
 func TestLogoutByHintAlone(t *testing.T) {
 	t.Parallel()
 	bobsBrowser := func(b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "bob", "other") }
 	tests := []struct {
 		name  string
-		at    func(*authorizetest.Browser) // the browser that comes with the hint
+		at    func(*authorizetest.Browser) // browser that sends the hint
 		wait  time.Duration
 		ends  bool
 		after func(*authorizetest.Browser)
@@ -185,14 +184,14 @@ func TestLogoutByHintAlone(t *testing.T) {
 	}
 }
 
-// Whom the hint's session is over for is told, as after each sign-out.
+// Clients of the hinted session receive a back-channel logout, as after every logout.
 func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.NewParty(t)
 	s, tr := authorizetest.NewNotifying(t, p)
 	b := authorizetest.NewBrowser(t, s)
 	id := b.Tokens(nil).IDToken
-	authorizetest.NewBrowser(t, s).Post("/oauth2/logout", url.Values{"id_token_hint": {id}}) // leads to GET
+	authorizetest.NewBrowser(t, s).Post("/oauth2/logout", url.Values{"id_token_hint": {id}}) // redirects to GET
 	if !b.SignedIn() {
 		t.Fatal("ended by what no browser has followed")
 	}
@@ -207,7 +206,7 @@ func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
 	}
 }
 
-// A client that is gone signs nobody out by the ID tokens that it was given.
+// ID tokens of a deleted client sign nobody out.
 func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
@@ -222,8 +221,8 @@ func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
 	}
 }
 
-// The way out at the provider shows the provider's ID token. It is for the browser
-// that signed in, and not for whoever comes with a hint.
+// The provider's logout URL contains the provider's ID token. Only the browser that signed in is
+// redirected there, not every sender of a hint.
 func TestLogoutByHintAloneLeadsToNoProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -252,8 +251,7 @@ func TestLogoutWhenNobodyIsSignedIn(t *testing.T) {
 	authorizetest.Equal(t, r.Header.Get("Location"), authorizetest.AfterLogout+"?state=s")
 }
 
-// A session is over once its browser signed out: its cookie, should anybody have
-// kept it, leads nowhere.
+// A copied session cookie is invalid after the browser has signed out.
 func TestSessionIsDeadAfterLogout(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, logoutServer(t))
@@ -269,8 +267,8 @@ func TestSessionIsDeadAfterLogout(t *testing.T) {
 	}
 }
 
-// Signing out here signs out at the provider, with its ID token as a hint where
-// that was kept, and ends at the client.
+// Logout also signs out at the provider, with its ID token as a hint if stored, and returns to the
+// client.
 func TestUpstreamLogout(t *testing.T) {
 	t.Parallel()
 	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// Public clients need PKCE unless the operator says otherwise (RFC 9700 §2.1.1).
+// Public clients must use PKCE unless the configuration exempts them (RFC 9700 §2.1.1).
 func TestWhoNeedsPKCE(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -44,7 +44,7 @@ func TestWhoNeedsPKCE(t *testing.T) {
 	}
 }
 
-// nativeRedirectURIs are redirect URIs of a native app, and what matches them.
+// nativeRedirectURIs are redirect URIs of a native app and requested variants.
 var nativeRedirectURIs = []struct {
 	registered, asked string
 	ok                bool
@@ -77,9 +77,8 @@ var nativeRedirectURIs = []struct {
 	{"com.example.app:/cb", "com.example.other:/cb", false},
 }
 
-// A native app listens at whatever port it is given, or has a scheme to itself (RFC
-// 8252 §7); all else of its redirect URI counts to the letter, and for other clients
-// all of it does.
+// Native apps may use any loopback port or a private-use scheme (RFC 8252 §7). Every other
+// difference in the redirect URI is rejected, and for other clients every difference is.
 func TestNativeRedirectURIs(t *testing.T) {
 	t.Parallel()
 	for _, native := range []bool{true, false} {
@@ -113,15 +112,14 @@ func TestNativeRedirectURIs(t *testing.T) {
 	}
 }
 
-// An answer that another app could take up is given after a click alone, though the
-// person be signed in (RFC 8252 §8.6). The code of a client that proves who it is needs
-// none, nor does what goes to another computer.
+// A response that another app could intercept requires a click even with a session (RFC 8252 §8.6).
+// Codes of confidential clients and responses to remote servers require none.
 func TestNoAnswerWithoutAClick(t *testing.T) {
 	t.Parallel()
 	always, never := []bool{true, true}, []bool{false, false}
 	tests := []struct {
 		name, uri, secret string
-		click             []bool // of a code, of a token
+		click             []bool // expected for a code, for a token
 	}{
 		{"localhost", "http://localhost:3000/callback", "", always},
 		{"loopback", "http://127.0.0.1:5000/cb", "", always},
@@ -172,7 +170,7 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 	}
 }
 
-// A provider that signs somebody in without a page is no click.
+// A silent sign-in at a provider does not count as a click.
 func TestNoAnswerWithoutAClickByProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -185,8 +183,7 @@ func TestNoAnswerWithoutAClickByProvider(t *testing.T) {
 	}
 }
 
-// form_post cannot reach an app by its own scheme, so that the error goes where the
-// answer would.
+// form_post cannot reach a private-use scheme, so the error uses the default mode.
 func TestNoFormPostToPrivateUse(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -198,7 +195,7 @@ func TestNoFormPostToPrivateUse(t *testing.T) {
 	}
 }
 
-// Chromium holds the redirect that follows a form against the page's policy.
+// Chromium applies the page's form-action policy to redirects after a form submission.
 func TestFormActionOfNativeApps(t *testing.T) {
 	t.Parallel()
 	for uri, want := range map[string]string{

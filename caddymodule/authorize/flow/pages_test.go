@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 )
 
-// allPages are all pages that a person sees, by what opens them.
+// allPages returns every HTML page by the request that opens it.
 func allPages(t *testing.T, server http.Handler) map[string]*http.Response {
 	t.Helper()
 	b := authorizetest.NewBrowser(t, server)
@@ -35,7 +35,7 @@ func allPages(t *testing.T, server http.Handler) map[string]*http.Response {
 	return pages
 }
 
-// A site's logo is at its own address, and only where there is one.
+// The site's logo is served only if configured.
 func TestLogo(t *testing.T) {
 	t.Parallel()
 	logo, err := page.NewLogo([]byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`))
@@ -50,7 +50,7 @@ func TestLogo(t *testing.T) {
 	authorizetest.WantStatus(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Get("/oauth2/logo"), http.StatusNotFound, "without a logo")
 }
 
-// The pages are in the request's language, and keep it after the redirect to them.
+// Pages use the language of the request, also after redirects.
 func TestPagesInTheRequestsLanguage(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)
@@ -71,8 +71,8 @@ func TestPagesInTheRequestsLanguage(t *testing.T) {
 	}
 }
 
-// No page can be framed, kept, or made to run or load what is not its own; names
-// that hold markup are shown as text (RFC 9700 §4.16).
+// No page can be framed, cached or made to load foreign content. Markup in names is escaped (RFC
+// 9700 §4.16).
 func TestPagesWithstandMarkupAndFrames(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) {
@@ -104,8 +104,8 @@ func TestPagesWithstandMarkupAndFrames(t *testing.T) {
 	}
 }
 
-// After a form with a password or a decision the browser goes on by GET: 307 and
-// 308 would send the form on (RFC 9700 §4.12).
+// After forms with passwords or decisions the browser continues by GET: 307 and 308 would resend
+// the form (RFC 9700 §4.12).
 func TestFormsAreNotSentOn(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
@@ -125,8 +125,7 @@ func TestFormsAreNotSentOn(t *testing.T) {
 	}
 }
 
-// Where the browser is sent, and what pages and tokens say, comes from the
-// configuration and never from the request's host.
+// Redirects, pages and tokens use the configured URL, never the request's Host header.
 func TestForgedHost(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
@@ -150,8 +149,8 @@ func TestForgedHost(t *testing.T) {
 	}
 }
 
-// A page's way back leads to the redirect URI of its own request, without a code, and ends
-// what the page was for.
+// A page's link back to the app leads to the redirect URI of its request, without a code, and
+// invalidates the page's request.
 func TestBackToTheApp(t *testing.T) {
 	t.Parallel()
 	state := url.Values{"state": {"back"}}
@@ -194,7 +193,7 @@ func TestSignedOutLeadsSomewhere(t *testing.T) {
 	authorizetest.WantText(t, authorizetest.Body(t, b.Get("/oauth2/logout?ui_locales=de")), `<a class="button" href="/">Weiter zu fhir.example.org</a>`)
 }
 
-// linkServer is an app's, with its logo and links; asked counts requests.
+// linkServer is an app's server with logo and links; asked counts its requests.
 func linkServer(t *testing.T) (app *httptest.Server, asked *atomic.Int64) {
 	var logo bytes.Buffer
 	authorizetest.NoError(t, png.Encode(&logo, image.NewGray(image.Rect(0, 0, 2, 2))))
@@ -220,8 +219,8 @@ func linkServer(t *testing.T) (app *httptest.Server, asked *atomic.Int64) {
 	return app, asked
 }
 
-// RFC 7591 §2: people see the logo and the links of an app that registered itself. Their browser
-// asks the app for nothing: the logo is fetched here, once, and only if it is an image.
+// Pages show the logo and links of a registered app (RFC 7591 §2). The browser sends no request to
+// the app: the gateway fetches the logo once and serves only images.
 func TestRegisteredLinksAreShown(t *testing.T) {
 	t.Parallel()
 	app, asked := linkServer(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// What prompt and max_age make of an earlier sign-in, five minutes ago, and of
-// none (OpenID Connect Core §3.1.2.1). The answer is a code, the page, or an error.
+// Effect of prompt and max_age with a five-minute-old session and without a session (OpenID Connect
+// Core §3.1.2.1). The outcome is a code, a page or an error.
 func TestPromptAndMaxAge(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -58,7 +58,7 @@ func outcome(t *testing.T, b *authorizetest.Browser, asked url.Values) string {
 	return outcomeOf(authorizetest.Location(t, b.Authorize(authorizetest.Request(asked))))
 }
 
-// outcomeOf says what an answer that leads to u is.
+// outcomeOf classifies a redirect target.
 func outcomeOf(u *url.URL) string {
 	switch {
 	case u.Path == "/oauth2/login":
@@ -71,7 +71,7 @@ func outcomeOf(u *url.URL) string {
 	return u.Query().Get("error")
 }
 
-// A sign-in that was asked for anew is answered, not asked for again.
+// prompt=login requires one new sign-in, not two.
 func TestPromptLoginIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -79,9 +79,8 @@ func TestPromptLoginIsAnswered(t *testing.T) {
 	authorizetest.WantCode(t, b.Answer(authorizetest.Request(url.Values{"prompt": {"login"}, "max_age": {"0"}})))
 }
 
-// A page that was left open until the sign-in is older than max_age leads to another
-// one (OpenID Connect Core §3.1.2.1); a person who has just signed in has a few minutes
-// to answer it.
+// A page left open until the sign-in exceeds max_age requires a new sign-in (OpenID Connect Core
+// §3.1.2.1). After a fresh sign-in the person has a few minutes for the page.
 func TestMaxAgeOfPageLeftOpen(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -110,18 +109,18 @@ func TestMaxAgeOfPageLeftOpen(t *testing.T) {
 	}
 }
 
-// Whatever max_age says, a person who signs in comes to an end.
+// Sign-in completes even with the shortest max_age.
 func TestShortMaxAgeIsAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))
 		r := b.SignIn(authorizetest.Request(url.Values{"max_age": {"0"}}), "alice", "right")
-		time.Sleep(4 * time.Minute) // the page is read
+		time.Sleep(4 * time.Minute) // time spent on the page
 		authorizetest.WantCode(t, b.Allow(r))
 	})
 }
 
-// Where there is one way to go, the provider decides whether a page is needed.
+// With a single identity provider, the provider decides whether a page is needed.
 func TestPromptNoneIsPassedOn(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -147,8 +146,8 @@ func TestSelectAccount(t *testing.T) {
 	authorizetest.Equal(t, b.Claims(answer.IDToken)["sub"], "bob")
 }
 
-// "Use another account" leads to the provider, and it is told why, where there is
-// one way to go, and the provider signs nobody out.
+// "Use another account" sends the browser to the provider with prompt=select_account if there is a
+// single provider without a logout endpoint.
 func TestSelectAnotherAccountAtProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -163,8 +162,8 @@ func TestSelectAnotherAccountAtProvider(t *testing.T) {
 	}
 }
 
-// A question is answered by whom it was asked, in the browser it was asked in:
-// another site's form, another person's session and a changed seal lead nowhere.
+// A page accepts answers only from the session and browser to which it was shown. Cross-site forms,
+// other sessions and altered seals are rejected.
 func TestQuestionIsBound(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -200,7 +199,7 @@ func TestQuestionIsBound(t *testing.T) {
 	}
 }
 
-// A form without a decision, such as one that a script sends, decides nothing.
+// A form without a button value, e.g. submitted by a script, has no effect.
 func TestQuestionWithoutDecision(t *testing.T) {
 	t.Parallel()
 	for path, q := range map[string]url.Values{"/oauth2/select_account": selectAccount, "/oauth2/consent": {"prompt": {"consent"}}} {
@@ -211,13 +210,13 @@ func TestQuestionWithoutDecision(t *testing.T) {
 	}
 }
 
-// What an id_token_hint of alice's makes of who is signed in (OpenID Connect Core
+// Effect of an id_token_hint for alice depending on the session's user (OpenID Connect Core
 // §3.1.2.1, §3.1.2.6).
 func TestIDTokenHint(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name     string
-		signedIn string // "" for nobody
+		signedIn string // "" for no session
 		prompt   string
 		change   func(hint string) string
 		want     string
@@ -262,7 +261,7 @@ func TestExpiredIDTokenHint(t *testing.T) {
 	})
 }
 
-// A hint whose key is no longer kept proves nobody to be that person.
+// A hint signed with a deleted key does not identify the person.
 func TestIDTokenHintOfForgottenKey(t *testing.T) {
 	t.Parallel()
 	other := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -275,7 +274,7 @@ func TestIDTokenHintOfForgottenKey(t *testing.T) {
 	authorizetest.WantCode(t, b.Answer(authorizetest.Request(hint)), "signed in anew")
 }
 
-// An access token is not a hint, and neither is an ID token of another client.
+// Access tokens and ID tokens of other clients are rejected as hints.
 func TestIDTokenHintOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -287,14 +286,14 @@ func TestIDTokenHintOfAnotherKind(t *testing.T) {
 	authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(q)), "invalid_request", "another client's")
 }
 
-// Issuers that share their keys do not share their people.
+// Issuers that share signing keys have separate users.
 func TestIDTokenHintOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	other := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Issuer = "https://other.example.org" }))
 	authorizetest.Equal(t, outcome(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)), url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}), "invalid_request")
 }
 
-// Whoever signs in, another person than the one asked for is not told to the client.
+// If another person than the hinted one signs in, the client does not learn their identity.
 func TestAnotherPersonSignsIn(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)
@@ -309,7 +308,7 @@ func TestAnotherPersonSignsIn(t *testing.T) {
 	}
 }
 
-// The sign-in page begins with the name that is hinted at.
+// The sign-in page is prefilled with login_hint.
 func TestSignInPageHint(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)
@@ -331,7 +330,7 @@ func TestSignInPageHint(t *testing.T) {
 
 const endSession = "https://login.hospital.example/logout"
 
-// sharedPC is a browser in which Alice of a provider is signed in.
+// sharedPC returns a browser in which Alice is signed in by a provider.
 func sharedPC(t *testing.T, change func(*people.IdentityProvider, *authorize.Config)) (*providertest.Provider, *authorizetest.Browser) {
 	t.Helper()
 	alice := providertest.Person{Subject: "1", Claims: map[string]any{"preferred_username": "alice", "email": "alice@hospital.example"}}
@@ -352,7 +351,7 @@ func sharedPC(t *testing.T, change func(*people.IdentityProvider, *authorize.Con
 	return p, b
 }
 
-// wantAnother checks that a response signs Alice out at the provider and here, and then leads to the provider with a login_hint.
+// wantAnother checks that a response signs Alice out at both sides and then sends login_hint to the provider.
 func wantAnother(t *testing.T, p *providertest.Provider, b *authorizetest.Browser, out *url.URL, hint string) {
 	t.Helper()
 	q := out.Query()
@@ -369,7 +368,8 @@ func wantAnother(t *testing.T, p *providertest.Provider, b *authorizetest.Browse
 	}
 }
 
-// The next person at a shared computer is not led into the sign-in of the one before, whatever makes the provider be asked.
+// At a shared computer, the next person does not end up in the previous person's provider session, whichever way
+// leads to the provider.
 func TestNextPersonSignsInAsThemselves(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -392,7 +392,7 @@ func TestNextPersonSignsInAsThemselves(t *testing.T) {
 	}
 }
 
-// A request that any site may have sent the browser with signs nobody out, and who is signed in can sign in again.
+// A login_hint alone, which any site can send, signs nobody out, and the current user can sign in again.
 func TestLoginHintSignsNobodyOut(t *testing.T) {
 	t.Parallel()
 	p, b := sharedPC(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })
@@ -406,7 +406,7 @@ func TestLoginHintSignsNobodyOut(t *testing.T) {
 	authorizetest.Equal(t, last.Get("prompt")+" "+last.Get("login_hint"), "login ")
 }
 
-// Who signs in again as themselves is not asked which account, nor is anybody where no page may be shown.
+// The account page is skipped for the signed-in person themselves and for prompt=none.
 func TestLoginHintOfWhoIsSignedIn(t *testing.T) {
 	t.Parallel()
 	for name, asked := range map[string]url.Values{
@@ -428,7 +428,7 @@ func TestLoginHintOfWhoIsSignedIn(t *testing.T) {
 	}
 }
 
-// Who types an address of a provider at which somebody else is signed in means to sign in as themselves.
+// Typing an address of a provider where another person is signed in signs that person out first.
 func TestTypedAddressOfAnother(t *testing.T) {
 	t.Parallel()
 	p, b := sharedPC(t, nil)
@@ -442,7 +442,7 @@ func TestTypedAddressOfAnother(t *testing.T) {
 	wantAnother(t, p, b, next("bob@hospital.example"), "bob@hospital.example")
 }
 
-// A provider is given the ID token as a hint where it is kept, so that it need not ask whether to sign out.
+// A stored ID token is sent to the provider as a hint, so that it can skip its confirmation.
 func TestUseAnotherAccountByKeptToken(t *testing.T) {
 	t.Parallel()
 	_, b := sharedPC(t, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })

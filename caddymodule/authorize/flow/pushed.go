@@ -18,10 +18,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// maxPushed bounds how many requests this process has waiting in the store.
+// maxPushed limits the pending requests that this process has in the store.
 const maxPushed = 10_000
 
-// clientCredentials are not part of the pushed request (RFC 9126 §2.1).
+// clientCredentials are the parameters removed from pushed requests (RFC 9126 §2.1).
 var clientCredentials = []string{"client_secret", "client_assertion", "client_assertion_type"}
 
 var (
@@ -29,8 +29,8 @@ var (
 	errMustPush    = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
 )
 
-// pushEndpoint is the pushed authorization request endpoint (RFC 9126): it authenticates
-// the client and checks the request before any browser sees it.
+// pushEndpoint is the pushed authorization request endpoint (RFC 9126). It authenticates the client
+// and checks the request before the browser is involved.
 type pushEndpoint struct {
 	responder     *endpoint.Responder
 	authenticator *client.Authenticator
@@ -38,14 +38,14 @@ type pushEndpoint struct {
 	pushed        *pushedRequests
 }
 
-// pushedRequests keeps pushed requests until the browser brings their request_uri.
+// pushedRequests keeps pushed requests until the browser presents their request_uri.
 //
-// Those of confidential clients are in the store: a longer request_uri might not pass the
-// proxies of the client's server. Those of public clients are sealed in their request_uri,
-// because anybody can push as one, and must not fill the store.
+// Requests of confidential clients are in the store, because a longer request_uri might exceed
+// proxy limits at the client. Requests of public clients are sealed into their request_uri,
+// because anyone can push as a public client and could fill the store.
 type pushedRequests struct {
 	store  store.Store
-	count  *store.Memory // of this process's entries in the store
+	count  *store.Memory // entries of this process in the store
 	sealed *sealedPushes
 }
 
@@ -83,7 +83,7 @@ func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pus
 	return e.pushed.add(r.Context(), client, req.signIn.Query)
 }
 
-// pushedQuery is the request in the form of the authorization endpoint's query.
+// pushedQuery encodes the request as a query of the authorization endpoint.
 func pushedQuery(client *client.Client, p oauth2.Parameters) string {
 	q := url.Values{}
 	maps.Copy(q, p)
@@ -103,7 +103,7 @@ func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query 
 	}
 	if err == nil {
 		if err = ps.store.Add(ctx, key, []byte(client.ID+"\n"+query), pushedLifetime); err != nil {
-			_ = ps.count.Delete(ctx, key) // in memory: never fails
+			_ = ps.count.Delete(ctx, key) // memory store: cannot fail
 		}
 	}
 	if err != nil {
@@ -112,14 +112,14 @@ func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query 
 	return &pushedResponse{pushedPrefix + id, int64(pushedLifetime.Seconds())}, nil
 }
 
-// find returns the pushed request that the parameters name, or nil if they name none. Beside
-// request_uri only client_id counts (RFC 9126 §4), so that nothing can be added on the way.
-// malformed is the error of reading the parameters, which matters only if they name one.
+// find returns the pushed request named by request_uri, or nil without request_uri. Of the other
+// parameters only client_id counts (RFC 9126 §4), so that the browser can add nothing. malformed is
+// the parse error of the parameters; it only matters together with request_uri.
 func (ps *pushedRequests) find(ctx context.Context, p oauth2.Parameters, malformed error) (*pushedRequest, error) {
 	reference, ok := strings.CutPrefix(p.Get("request_uri"), pushedPrefix)
 	switch {
 	case !ok:
-		return nil, nil // other faults are found later
+		return nil, nil // other errors are reported later
 	case malformed != nil:
 		return nil, malformed
 	}
@@ -132,7 +132,7 @@ func (ps *pushedRequests) find(ctx context.Context, p oauth2.Parameters, malform
 	return ps.load(ctx, p.Get("client_id"), reference)
 }
 
-// load reads a client's request from the store.
+// load reads the client's request from the store.
 func (ps *pushedRequests) load(ctx context.Context, clientID, id string) (*pushedRequest, error) {
 	key := store.Key("pushed", id)
 	value, err := ps.store.Get(ctx, key)
@@ -150,10 +150,10 @@ func (ps *pushedRequests) load(ctx context.Context, clientID, id string) (*pushe
 }
 
 const (
-	// pushedPrefix begins the request_uri of a pushed request (RFC 9126 §2.2).
+	// pushedPrefix is the prefix of request_uri values (RFC 9126 §2.2).
 	pushedPrefix = "urn:ietf:params:oauth:request_uri:"
 
-	// pushedLifetime is how long a pushed request waits for the browser.
+	// pushedLifetime is the lifetime of a request_uri.
 	pushedLifetime = 90 * time.Second
 )
 
@@ -163,25 +163,25 @@ type pushedResponse struct {
 	ExpiresIn  int64  `json:"expires_in"`
 }
 
-// errRequestURIUsed says that a request_uri stands for nothing, or no longer.
+// errRequestURIUsed is returned for an unknown, expired or used request_uri.
 var errRequestURIUsed = oauth2.InvalidRequest("The request_uri is unknown, expired or used already, or another client's.")
 
-// pushedRequest is a request that the browser brought the request_uri of.
+// pushedRequest is a pushed request whose request_uri the browser has presented.
 type pushedRequest struct {
 	query string
 	once  *signin.Once
 }
 
-// sealedPushes are the pushed requests of public clients.
+// sealedPushes handles the pushed requests of public clients.
 type sealedPushes struct {
 	keys  keyring.Sealing
-	store store.Store // remembers what was used, if gateways share it
+	store store.Store // records used requests if gateways share the store
 	used  usedPushes
 }
 
-// seal puts a public client's request into its request_uri, which nobody can guess, read or
-// change (RFC 9126 §2.2, §7.1). It is no longer than the address of the sign-in page, which
-// holds the same request.
+// seal puts a public client's request into its request_uri, which cannot be guessed, read or
+// changed (RFC 9126 §2.2, §7.1). The request_uri is no longer than the URL of the sign-in page,
+// which contains the same request.
 func (ps *sealedPushes) seal(ctx context.Context, client *client.Client, query string) (*pushedResponse, error) {
 	id := oauth2.RandomBytes(len(pushID{}))
 	sealed, err := ps.keys.Seal(ctx, string(id)+query, sealPurpose(client.ID))
@@ -204,8 +204,8 @@ func (ps *sealedPushes) unseal(ctx context.Context, clientID, sealed string) (*p
 	return &pushedRequest{text[len(id):], once}, err
 }
 
-// onlyOnce returns the use of a sealed request. Gateways that share a store remember it there,
-// for the time that the request lasts.
+// onlyOnce returns the single use of a sealed request. Gateways with a shared store record the use
+// there for the lifetime of the request.
 func (ps *sealedPushes) onlyOnce(ctx context.Context, id pushID) (*signin.Once, error) {
 	if !store.IsShared(ps.store) {
 		return ps.used.onlyOnce(id)
@@ -220,31 +220,30 @@ func (ps *sealedPushes) onlyOnce(ctx context.Context, id pushID) (*signin.Once, 
 	return &signin.Once{Store: ps.store, Call: used, Spent: errRequestURIUsed}, nil
 }
 
-// isSealed reports whether a reference has a dot, as only those of sealed requests do.
+// isSealed reports whether a reference belongs to a sealed request; only these contain a dot.
 func isSealed(reference string) bool { return strings.Contains(reference, ".") }
 
 func sealPurpose(clientID string) string { return "pushed " + clientID }
 
-// pushID names a sealed request, whose reference can be written in several ways.
+// pushID identifies a sealed request, because several spellings of a reference unseal to the same request.
 type pushID [16]byte
 
-// maxUsedPushes is how many used requests are remembered at least, in some 10 MiB.
+// maxUsedPushes is the minimum number of used requests that are remembered, about 10 MiB.
 const maxUsedPushes = 1 << 17
 
-// usedPushes are the sealed requests that were used at a single gateway; pushing alone takes
-// no memory.
+// usedPushes records the sealed requests used at a single gateway. Pushing alone uses no memory.
 //
-// There are two generations: when the younger is full, or as old as a request can get, the
-// older is dropped. This bounds the memory without stopping other sign-ins. At worst, somebody
-// who uses hundreds of thousands of requests can use one of their own twice, which RFC 9126 §4
-// allows. Unlike a boundedcache, this drops expired requests without looking at each.
+// It has two generations: when the younger is full or older than pushedLifetime, the older is
+// dropped. This limits memory without blocking other sign-ins. At worst, an attacker who uses
+// hundreds of thousands of requests can use one of their own requests twice, which RFC 9126 §4
+// allows. Unlike a boundedcache, dropping expired requests does not visit each entry.
 type usedPushes struct {
 	mu             sync.Mutex
 	younger, older map[pushID]struct{}
-	since          time.Time // when the younger generation began
+	since          time.Time // start of the younger generation
 }
 
-// onlyOnce returns the use of a request.
+// onlyOnce returns the single use of a request.
 func (u *usedPushes) onlyOnce(id pushID) (*signin.Once, error) {
 	if u.has(id) {
 		return nil, errRequestURIUsed
@@ -257,7 +256,7 @@ func (u *usedPushes) onlyOnce(id pushID) (*signin.Once, error) {
 	}}, nil
 }
 
-// add adds a request, and reports whether this is its first use.
+// add records a request and reports whether this is its first use.
 func (u *usedPushes) add(id pushID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -277,7 +276,7 @@ func (u *usedPushes) has(id pushID) bool {
 	return u.holds(id)
 }
 
-// holds is has with the lock held.
+// holds is has for callers that hold mu.
 func (u *usedPushes) holds(id pushID) bool {
 	_, younger := u.younger[id]
 	_, older := u.older[id]

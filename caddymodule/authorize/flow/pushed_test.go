@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// RFC 9126 §2.2, §4: the client gets a reference, and the browser is answered as by
-// the request that was pushed.
+// The client gets a reference, and the browser's response equals that to the pushed request (RFC
+// 9126 §2.2, §4).
 func TestPushedRequest(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -32,8 +32,7 @@ func TestPushedRequest(t *testing.T) {
 	}
 }
 
-// Confidential clients authenticate as at the token endpoint; the secret goes no
-// further.
+// Confidential clients authenticate as at the token endpoint, and the secret is not forwarded.
 func TestPushedRequestOfConfidentialClient(t *testing.T) {
 	t.Parallel()
 	q := authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
@@ -49,7 +48,7 @@ func TestPushedRequestOfConfidentialClient(t *testing.T) {
 	}
 }
 
-// What waits in the store holds no secret.
+// The stored request contains no secret.
 func TestPushedRequestKeepsNoSecret(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
@@ -72,7 +71,7 @@ func TestPushedRequestByBasic(t *testing.T) {
 	authorizetest.WantStatus(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Send(r), http.StatusCreated)
 }
 
-// What is wrong with a request is told at once, as JSON.
+// Errors in a pushed request are returned at once as JSON.
 func TestPushedRequestRefused(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -101,7 +100,7 @@ func TestPushedRequestRefused(t *testing.T) {
 	authorizetest.WantStatus(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Get("/oauth2/par?"+authorizetest.Request(nil).Encode()), http.StatusMethodNotAllowed, "GET")
 }
 
-// A reference works once, for its client, for 90 seconds (RFC 9126 §2.2, §4, §7.1).
+// A reference is valid once, for its client, for 90 seconds (RFC 9126 §2.2, §4, §7.1).
 func TestPushedRequestIsSpent(t *testing.T) {
 	t.Parallel()
 	set := func(q url.Values, change func(uri string) string) { q.Set("request_uri", change(q.Get("request_uri"))) }
@@ -147,20 +146,20 @@ func TestPushedRequestIsSpent(t *testing.T) {
 	}
 }
 
-// What else is in the browser's query does not count (RFC 9126 §4), in whatever
-// characters it is written: an & alone parts it (URL Standard §5.1).
+// Other query parameters are ignored (RFC 9126 §4), however they are encoded. Only & separates
+// parameters (URL Standard §5.1).
 func TestPushedRequestBesideOtherParameters(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 	_, answer := authorizetest.Push(b, authorizetest.Request(nil))
-	b.Answer(authorizetest.Request(nil)) // signed in
+	b.Answer(authorizetest.Request(nil)) // starts a session
 	r := b.Get("/oauth2/authorize?" + authorizetest.Pushed(answer.RequestURI).Encode() + "&state=x;y")
 	if u := authorizetest.Location(t, r); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
 		t.Errorf("%d to %s", r.StatusCode, u)
 	}
 }
 
-// Of many who use a reference at once, one succeeds.
+// Of several concurrent uses of a reference, exactly one succeeds.
 func TestPushedRequestUsedOnce(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)
@@ -180,8 +179,8 @@ func TestPushedRequestUsedOnce(t *testing.T) {
 	}
 }
 
-// The longest request of a public client goes as far as an unpushed one: the sign-in
-// page's address holds it too. Posted, it is the same (SMART's authorize-post).
+// The longest request of a public client works as well pushed as unpushed, because the URL of the
+// sign-in page contains it too. A POST behaves the same (SMART's authorize-post).
 func TestLongPushedRequest(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
@@ -198,7 +197,7 @@ func TestLongPushedRequest(t *testing.T) {
 	}
 }
 
-// What stands beside the reference was not pushed, and does not count (RFC 9126 §4).
+// Parameters next to the reference were not pushed and are ignored (RFC 9126 §4).
 func TestPushedRequestCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -222,8 +221,8 @@ func TestPushedRequestRequired(t *testing.T) {
 	authorizetest.WantCode(t, b.Answer(authorizetest.Pushed(answer.RequestURI)))
 }
 
-// However many requests are pushed as a public client, they fill nothing: they are in
-// nobody's way, and others push as before.
+// Pushed requests of public clients use no storage and do not block other requests, however many
+// there are.
 func TestPushedRequestsFillNothing(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
@@ -246,7 +245,7 @@ func TestPushedRequestsFillNothing(t *testing.T) {
 	}
 }
 
-// What clients that prove who they are push has its bound, and is in no one else's way.
+// Pushed requests of confidential clients are limited, and the limit does not affect other clients.
 func TestPushedRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))

@@ -29,21 +29,21 @@ import (
 // OpenID Connect Core §3.1.2.1).
 type authorizationRequest struct {
 	client        *client.Client
-	signIn        signin.Request // who must sign in for it, and how
+	signIn        signin.Request // who must sign in, and how
 	target        responseTarget
 	asked         string    // scope as requested
 	scope         []string  // scope as granted
-	until         time.Time // when offline_access ends; zero if the person did not say
+	until         time.Time // expiry of offline_access chosen by the person; zero means the maximum
 	codeChallenge string
 	nonce         string
 	claims        requestedClaims
-	inObject      bool          // the parameters came in a request object
-	about         consent.About // what an answer of the person's counts for
-	launch        launchContext // what the client is launched with
+	inObject      bool          // parameters are from a request object
+	about         consent.About // patient for whom the person's answer is valid
+	launch        launchContext // launch context of the client
 }
 
-// RequestParameters are those of an authorization request that are read here, or in what it is
-// checked by. All others are ignored (RFC 6749 §3.1), and kept nowhere.
+// RequestParameters lists the supported parameters of authorization requests, including parameters
+// read by other packages. All others are ignored (RFC 6749 §3.1) and dropped.
 var RequestParameters = []string{
 	"acr_values", "aud", "claims", "client_id", "code_challenge", "code_challenge_method", "id_token_hint", "identity_provider",
 	"launch", "login_hint", "max_age", "nonce", "prompt", "redirect_uri", "request", "request_uri", "resource", "response_mode",
@@ -51,8 +51,8 @@ var RequestParameters = []string{
 }
 
 // isInterceptable reports whether another app could use the response: any app on a device can
-// listen on loopback or claim a private-use scheme (RFC 8252 §8.6). Without the client's
-// credentials a code is of no use to it.
+// listen on loopback or claim a private-use scheme (RFC 8252 §8.6). A confidential client's code is
+// useless without the client's credentials.
 func (req *authorizationRequest) isInterceptable() bool {
 	if !req.client.Public() && req.target.responseType == "code" {
 		return false
@@ -60,8 +60,8 @@ func (req *authorizationRequest) isInterceptable() bool {
 	return client.IsInterceptable(req.target.redirectURI)
 }
 
-// checkProtection refuses a request without the request object that the client must send (RFC 9101 §10.5). It is for a request
-// as it was received: whatever this server keeps of it has the parameters of the object.
+// checkProtection rejects a request without the request object that the client must send (RFC 9101 §10.5). It applies
+// to the request as received: a request stored by the gateway already contains the parameters of the object.
 func (req *authorizationRequest) checkProtection() error {
 	if req.client.RequestObjects.Required && !req.inObject {
 		return oauth2.InvalidRequest("this client must send a signed request object")
@@ -69,7 +69,7 @@ func (req *authorizationRequest) checkProtection() error {
 	return nil
 }
 
-// toSignIn is what the person signs in for; nil without a request.
+// toSignIn returns the request for package signin; nil for a nil request.
 func (req *authorizationRequest) toSignIn() *signin.Request {
 	if req == nil {
 		return nil
@@ -77,7 +77,7 @@ func (req *authorizationRequest) toSignIn() *signin.Request {
 	return &req.signIn
 }
 
-// requests checks authorization requests.
+// requests parses and checks authorization requests.
 type requests struct {
 	fhirBase string
 	accounts *people.Accounts
@@ -87,8 +87,8 @@ type requests struct {
 	open     OpenRequest // may be nil
 }
 
-// check reads a request from its query. If it returns no request, the error must be shown,
-// not redirected (RFC 6749 §4.1.2.1).
+// check parses a request from a query. If it returns no request, the error must be shown on a page
+// instead of redirected (RFC 6749 §4.1.2.1).
 func (q *requests) check(ctx context.Context, query string) (*authorizationRequest, error) {
 	p, malformed := oauth2.QueryParameters(query)
 	q.clients.Note(ctx, p.Get("client_id"))
@@ -96,7 +96,7 @@ func (q *requests) check(ctx context.Context, query string) (*authorizationReque
 	p, refused := q.openObject(ctx, p)
 	req, err := q.destination(ctx, p)
 	switch {
-	case err != nil && refused != nil: // the redirect URI may be in the object alone
+	case err != nil && refused != nil: // the redirect URI may be in the object only
 		return nil, refused
 	case err != nil:
 		return nil, err
@@ -109,9 +109,9 @@ func (q *requests) check(ctx context.Context, query string) (*authorizationReque
 	return req, malformed
 }
 
-// OpenRequest returns the parameters of a client's request, which has request or request_uri, with those of its request object
-// in their places (OpenID Connect Core §6.3.3, RFC 9101 §6.3). If it refuses the object, it returns with the error the
-// parameters by which that is to be sent. It returns no request or request_uri without an error.
+// OpenRequest replaces the parameters of a request by those of its request object, given by request or
+// request_uri (OpenID Connect Core §6.3.3, RFC 9101 §6.3). With an error, it returns the parameters for
+// the error response. Without an error, the result contains neither request nor request_uri.
 type OpenRequest func(ctx context.Context, c *client.Client, p oauth2.Parameters) (oauth2.Parameters, error)
 
 // openObject opens the request object of a request, if it has one.
@@ -129,7 +129,8 @@ func (q *requests) openObject(ctx context.Context, p oauth2.Parameters) (oauth2.
 	return q.open(ctx, c, p)
 }
 
-// NotSupported returns the error of a request with a request object where none is accepted (OpenID Connect Core §3.1.2.6, §6).
+// NotSupported returns the error for a request with a request object when the feature is disabled (OpenID Connect
+// Core §3.1.2.6, §6).
 func NotSupported(p oauth2.Parameters) error {
 	if p.Get("request") != "" {
 		return &oauth2.Error{Code: "request_not_supported", Description: "request objects are not accepted"}
@@ -137,7 +138,7 @@ func NotSupported(p oauth2.Parameters) error {
 	return &oauth2.Error{Code: "request_uri_not_supported", Description: "the request_uri is not one that this server gave"}
 }
 
-// destination finds the client and the redirect URI.
+// destination reads the client and the redirect URI.
 func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*authorizationRequest, error) {
 	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
 		return nil, oauth2.InvalidRequest("The request must have one client_id and one redirect_uri.")
@@ -162,8 +163,8 @@ func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*autho
 	}, nil
 }
 
-// fill checks everything else, state first, because errors carry it; also that the request object
-// was refused.
+// fill checks all other parameters. state is first because error responses contain it. refused is
+// the error of the request object, if any.
 func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters, refused error) error {
 	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameter {
 		req.target.state = states[0]
@@ -196,7 +197,7 @@ func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// checkProvider refuses a provider that the client does not allow.
+// checkProvider rejects an identity provider that the client does not allow.
 func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters) error {
 	req.signIn.How.IdentityProvider = p.Get("identity_provider")
 	if req.signIn.How.IdentityProvider != "" && !q.accounts.Ways(req.client.IdentityProviders).Has(req.signIn.How.IdentityProvider) {
@@ -205,7 +206,7 @@ func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters)
 	return nil
 }
 
-// checkPKCE accepts S256 alone: plain does not protect from those who can read the request.
+// checkPKCE accepts S256 only, because plain does not protect against readers of the request.
 func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 	challenge, method := p.Get("code_challenge"), p.Get("code_challenge_method")
 	switch {
@@ -227,8 +228,8 @@ func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// checkAudience refuses a token for another FHIR server. SMART apps name theirs (SMART App
-// Launch 2.2, aud); a mismatch reveals a counterfeit server.
+// checkAudience rejects requests for another FHIR server. SMART apps send its URL as aud (SMART App
+// Launch 2.2); a mismatch reveals a counterfeit server.
 func (q *requests) checkAudience(_ *authorizationRequest, p oauth2.Parameters) error {
 	aud := p.Get("aud")
 	if aud != "" && strings.TrimSuffix(aud, "/") != q.fhirBase {
@@ -248,15 +249,15 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 		req.scope = client.WithoutRefresh(req.scope)
 	}
 	req.scope = slices.DeleteFunc(slices.Clone(req.scope), client.IsSystemScope)
-	if len(req.scope) == 0 { // a token has at least one (RFC 6749 §3.3)
+	if len(req.scope) == 0 { // a token has at least one scope (RFC 6749 §3.3)
 		return oauth2.InvalidScope(errors.New("only system scopes, or refresh tokens, which this response_type does not give, are left of it"))
 	}
 	req.signIn.To.NeedsFHIRUser = slices.ContainsFunc(req.scope, needsFHIRUser)
 	return nil
 }
 
-// checkState refuses JSON, even if URL-encoded twice: the interface wants Base64, unless the
-// client has the option to send it.
+// checkState rejects JSON, even if URL-encoded twice: the interface requires Base64 unless the
+// client has the compatibility option.
 func checkState(req *authorizationRequest, p oauth2.Parameters) error {
 	if req.client.HasCompat(client.JSONState) {
 		return nil
@@ -273,8 +274,8 @@ func isJSON(text string) bool {
 	return (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) && json.Valid([]byte(text))
 }
 
-// checkImplicit requires a nonce for ID tokens that pass through the browser, where they
-// could be replayed (OpenID Connect Core §3.2.2.1).
+// checkImplicit requires a nonce for ID tokens that pass through the browser, to prevent replay
+// (OpenID Connect Core §3.2.2.1).
 func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
 	switch {
 	case !req.target.responds("id_token"):
@@ -287,15 +288,15 @@ func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
 	return nil
 }
 
-// checkHow reads the parameters on how to sign in (OpenID Connect Core §3.1.2.1).
+// checkHow parses the parameters that control the sign-in (OpenID Connect Core §3.1.2.1).
 func checkHow(req *authorizationRequest, p oauth2.Parameters) error { return req.signIn.How.Read(p) }
 
 func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
 	return req.claims.read(p.Get("claims"), req.client, &req.signIn.How)
 }
 
-// checkHint lets only the person of an id_token_hint sign in (OpenID Connect Core §3.1.2.1).
-// If the hint's key no longer exists, people must sign in again.
+// checkHint restricts the sign-in to the subject of id_token_hint (OpenID Connect Core §3.1.2.1).
+// If the hint's key no longer exists, a new sign-in is required.
 func (q *requests) checkHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
 	if raw == "" {
@@ -314,7 +315,7 @@ func (q *requests) checkHint(ctx context.Context, req *authorizationRequest, p o
 	return req.signIn.How.RestrictTo([]any{claims.Subject})
 }
 
-// checkLaunch finds what the parameter launch stands for. It is used up with the response.
+// checkLaunch loads the launch named by the parameter launch. The response uses the launch up.
 func (q *requests) checkLaunch(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) (err error) {
 	if req.launch.handle = p.Get("launch"); req.launch.handle == "" {
 		return nil
@@ -329,7 +330,7 @@ func (q *requests) checkLaunch(ctx context.Context, req *authorizationRequest, p
 	return err
 }
 
-// appLinks are what an app shows of itself.
+// appLinks returns the title, links and logo of an app for the pages.
 func appLinks(c *client.Client) page.AppLinks {
 	links := page.AppLinks{Client: c.Title(), Policy: c.Links.Policy, Terms: c.Links.Terms}
 	if c.Links.Logo != "" {
@@ -338,21 +339,21 @@ func appLinks(c *client.Client) page.AppLinks {
 	return links
 }
 
-// The response modes (OAuth 2.0 Multiple Response Type Encoding Practices §2.1,
-// OAuth 2.0 Form Post Response Mode §2).
+// Response modes (OAuth 2.0 Multiple Response Type Encoding Practices §2.1, OAuth 2.0 Form Post
+// Response Mode §2).
 const (
 	ModeQuery    = "query"
 	ModeFragment = "fragment"
 	ModeFormPost = "form_post"
 )
 
-// responseTarget is where the response goes, and how.
+// responseTarget is the destination and format of the response.
 type responseTarget struct {
 	redirectURI, responseType, state string
 	mode, errorMode                  string // response modes
 }
 
-// readResponseType sorts the words of a response_type, whose order has no meaning (RFC 6749
+// readResponseType sorts the words of a response_type, whose order is insignificant (RFC 6749
 // §3.1.1).
 func readResponseType(asked string) string {
 	words := strings.Split(asked, " ")
@@ -367,10 +368,9 @@ func defaultMode(responseType string) string {
 	return ModeFragment
 }
 
-// chooseModes chooses the modes of the response and of errors. The interface wants errors in
-// the query for both code and token. If the request names a response_mode, or the response
-// type is not the interface's, they go where the response would (OpenID Connect Core
-// §3.2.2.6).
+// chooseModes selects the response modes of responses and errors. The interface requires errors in
+// the query for both code and token. With response_mode or another response type, errors use the
+// mode of the response (OpenID Connect Core §3.2.2.6).
 func (t *responseTarget) chooseModes(c *client.Client, p oauth2.Parameters) {
 	asked, responseType := p.Get("response_mode"), readResponseType(p.Get("response_type"))
 	t.errorMode, t.mode = ModeQuery, defaultMode(responseType)
@@ -399,7 +399,7 @@ func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
 	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
 }
 
-// checkResponseMode refuses a mode that would reveal tokens to servers and logs, or a code to
+// checkResponseMode rejects a mode that would expose tokens to servers and logs, or a code to
 // scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
 func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 	t := &req.target
@@ -411,7 +411,7 @@ func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 		if client.IsPrivateUse(t.redirectURI) {
 			return oauth2.InvalidRequest("form_post cannot reach a redirect_uri of a private-use scheme")
 		}
-		if !utf8.ValidString(t.state) || strings.ContainsFunc(t.state, unicode.IsControl) { // a form would change it
+		if !utf8.ValidString(t.state) || strings.ContainsFunc(t.state, unicode.IsControl) { // a form submission would alter the value
 			return oauth2.InvalidRequest("state cannot be returned by form_post: it must be UTF-8 without control characters")
 		}
 		return nil
@@ -419,20 +419,20 @@ func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 	return oauth2.InvalidRequest("response_mode must be " + usual + " or form_post for this response_type")
 }
 
-// responds reports whether the response type has a word.
+// responds reports whether the response type contains a word.
 func (t *responseTarget) responds(word string) bool {
 	return slices.Contains(strings.Fields(t.responseType), word)
 }
 
-// claimRequest is the request for one claim (OpenID Connect Core §5.5.1). Claims that we do
-// not have are omitted, even essential ones.
+// claimRequest is the request for one claim (OpenID Connect Core §5.5.1). Unsupported claims are
+// omitted, even essential ones.
 type claimRequest struct {
 	Essential bool  `json:"essential"`
 	Value     any   `json:"value"`
 	Values    []any `json:"values"`
 }
 
-// wanted returns the acceptable values, or nil if any is.
+// wanted returns the acceptable values, or nil if all are acceptable.
 func (c *claimRequest) wanted() []any {
 	switch {
 	case c == nil:
@@ -447,12 +447,12 @@ func (c *claimRequest) isEssential() bool { return c != nil && c.Essential }
 
 var errBadClaims = oauth2.InvalidRequest("claims must be a JSON object as in OpenID Connect Core §5.5")
 
-// requestedClaims are the claims that a request names (OpenID Connect Core §5.5).
+// requestedClaims are the claims requested by name (OpenID Connect Core §5.5).
 type requestedClaims struct {
 	userinfo, idToken []string
 }
 
-// read reads the parameter claims: those that the client may have, and who has to sign in.
+// read parses the parameter claims: names that the client may request, and restrictions on the sign-in.
 func (cs *requestedClaims) read(parameter string, c *client.Client, how *signin.Parameters) error {
 	if parameter == "" {
 		return nil
@@ -477,8 +477,8 @@ func (cs *requestedClaims) read(parameter string, c *client.Client, how *signin.
 	return nil
 }
 
-// readClaims collects the requested claims that the client may have, and reads who has to
-// sign in.
+// readClaims collects the requested claims that the client may request, and applies restrictions on
+// the sign-in (sub, acr).
 func readClaims(claims map[string]*claimRequest, c *client.Client, how *signin.Parameters) (names []string, err error) {
 	for name, claim := range claims {
 		wanted := claim.wanted()
@@ -498,7 +498,7 @@ func readClaims(claims map[string]*claimRequest, c *client.Client, how *signin.P
 	return names, nil
 }
 
-// mayClaim reports whether the client may request a claim, because it may request its scope.
+// mayClaim reports whether the client may request a claim, i.e. whether it may request the claim's scope.
 func mayClaim(c *client.Client, claim string) bool {
 	scope := people.ScopeOf(claim)
 	return scope != "" && (slices.Contains(smart.ReservedScopes, scope) || slices.Contains(c.Scopes, scope))

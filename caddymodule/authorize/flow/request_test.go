@@ -9,12 +9,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
-// What is read of a request is kept until it is checked again.
+// Every parameter read during checks is in RequestParameters and survives rechecks.
 func TestRequestParametersAreKept(t *testing.T) {
 	t.Parallel()
 	read := regexp.MustCompile(`\bp\.Get\("(\w+)"\)`)
 	count := 0
-	for file, function := range map[string]string{ // "" is the whole file
+	for file, function := range map[string]string{ // "" means the whole file
 		"request.go":           "",
 		"../signin/request.go": `func \(ps \*Parameters\) Read`,
 		"../token/endpoint.go": `func CheckResource`,

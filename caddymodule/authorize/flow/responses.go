@@ -15,15 +15,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// responses sends browsers back to clients, or shows errors to people.
+// responses redirects browsers to clients or shows errors on pages.
 type responses struct {
 	issuer string
 	frame  *signin.Frame
 }
 
-// send sends the browser to the client, with state and iss (RFC 9207) last. A 302 turns the
-// POST of the sign-in form into a GET, so that the client does not get the password (RFC 9700
-// §4.12).
+// send redirects the browser to the client, with state and iss (RFC 9207) as the last parameters. A
+// 302 turns the POST of the sign-in form into a GET, so that the client never receives the password
+// (RFC 9700 §4.12).
 func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, p responseParameters) {
 	p = rs.complete(req, p)
 	if mode == ModeFormPost {
@@ -41,7 +41,7 @@ func (rs *responses) complete(req *authorizationRequest, p responseParameters) r
 	return p
 }
 
-// answerAddress is the redirect URI with the parameters of a response.
+// answerAddress returns the redirect URI with the parameters of a response.
 func answerAddress(req *authorizationRequest, mode string, p responseParameters) string {
 	if mode == ModeFragment {
 		return req.target.redirectURI + "#" + p.encode()
@@ -49,7 +49,7 @@ func answerAddress(req *authorizationRequest, mode string, p responseParameters)
 	return withQuery(req.target.redirectURI, p)
 }
 
-// withQuery appends parameters to the query of an address, which may have one.
+// withQuery appends parameters to a URL that may already have a query.
 func withQuery(address string, p responseParameters) string {
 	if strings.Contains(address, "?") {
 		return address + "&" + p.encode()
@@ -57,13 +57,13 @@ func withQuery(address string, p responseParameters) string {
 	return address + "?" + p.encode()
 }
 
-// leadsAstray reports whether a link alone would lead a person on to an address that nobody has checked, as if this
-// server sent them there (RFC 9700 §4.11.2): it opens in a browser's window, and the client registered itself.
+// leadsAstray reports whether following a link would make this server an open redirector (RFC 9700 §4.11.2): the
+// request is a top-level navigation, and the client registered itself, so that its redirect URI is unverified.
 func leadsAstray(r *http.Request, c *client.Client) bool {
 	return c != nil && c.Registered && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// ask lets the person decide whether an error goes to the client.
+// ask shows a page on which the person decides whether to send an error to the client.
 func (rs *responses) ask(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p responseParameters) {
 	p = rs.complete(req, p)
 	title, to := req.client.Title(), origin(req.target.redirectURI)
@@ -78,12 +78,12 @@ func (rs *responses) ask(w http.ResponseWriter, r *http.Request, req *authorizat
 	})
 }
 
-// redirectError sends an error to the client, by the errorMode of the request. As the
-// interface wants it, only errors of identity providers have an error_description, unless the
-// client has the option; the others are explained in the audit trail.
+// redirectError sends an error to the client in the error mode of the request. The interface
+// requires that only errors of identity providers have an error_description, unless the client
+// has the compatibility option. The audit trail explains the other errors.
 //
-// The request is used up, unless the failure is ours. The second use of a request_uri is
-// shown to the person, as the response to the first has been sent to the client.
+// The request is used up unless the error is internal. The second use of a request_uri is shown
+// on a page, because the response to the first use was already sent to the client.
 func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
 	e := oauth2.AsError(err)
 	switch {
@@ -91,14 +91,14 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 		rs.frame.ShowError(w, r, err)
 		return
 	case e.HTTPStatus() < http.StatusInternalServerError:
-		_ = req.signIn.MarkUsed(r.Context()) // refused in any case
+		_ = req.signIn.MarkUsed(r.Context()) // the request is rejected regardless
 	}
 	rs.frame.Trail.RecordRefusal(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.target.responseType, Err: err})
 	p := responseParameters{{"error", codeOf(e, err)}}
 	if e.Shown || req.client.HasCompat(client.ErrorDescription) {
 		p.add("error_description", printable(e.Description))
 	}
-	// prompt=none wants no page, and RFC 9700 excepts silent authentication.
+	// prompt=none forbids pages, and RFC 9700 exempts silent authentication.
 	if r.URL.Path == endpoint.Authorize && !req.signIn.How.Prompts("none") && leadsAstray(r, req.client) {
 		rs.ask(w, r, req, p)
 		return
@@ -106,8 +106,8 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	rs.send(w, r, req, req.target.errorMode, p)
 }
 
-// codeOf is the code of an error in a redirect, which shows no status: temporarily_unavailable
-// stands for 503 there (RFC 6749 §4.1.2.1): a store that cannot be reached, or is full.
+// codeOf returns the error code for a redirect, which has no HTTP status: temporarily_unavailable
+// replaces 503 (RFC 6749 §4.1.2.1) for an unreachable or full store.
 func codeOf(e *oauth2.Error, err error) string {
 	if (errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull)) && e.Code == "server_error" {
 		return "temporarily_unavailable"
@@ -115,8 +115,8 @@ func codeOf(e *oauth2.Error, err error) string {
 	return e.Code
 }
 
-// showFormPost sends a response in the body of a POST (OAuth 2.0 Form Post Response Mode). The
-// policy allows it to the redirect URI's origin alone. A question waits for the person's click.
+// showFormPost sends a response as a form that the page submits (OAuth 2.0 Form Post Response
+// Mode). The CSP permits the redirect URI's origin only. With a question, the person must click.
 func (rs *responses) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters, question *page.Text) {
 	data, script := page.FormPost{Address: req.target.redirectURI, Client: req.client.Title(), Question: question}, "submit"
 	if question != nil {
@@ -130,7 +130,7 @@ func (rs *responses) showFormPost(w http.ResponseWriter, r *http.Request, req *a
 	})
 }
 
-// origin is the scheme and host of a redirect URI.
+// origin returns the scheme and host of a redirect URI.
 func origin(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -139,7 +139,7 @@ func origin(uri string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// printable replaces what an error_description may not hold (RFC 6749 §5.2).
+// printable replaces characters not allowed in error_description (RFC 6749 §5.2).
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' {
@@ -149,17 +149,17 @@ func printable(text string) string {
 	}, text)
 }
 
-// responseParameters are those of an authorization response, in this order.
+// responseParameters are the ordered parameters of an authorization response.
 type responseParameters []struct{ name, value string }
 
-// add adds a parameter that has a value.
+// add adds a parameter unless its value is empty.
 func (ps *responseParameters) add(name, value string) {
 	if value != "" {
 		*ps = append(*ps, struct{ name, value string }{name, value})
 	}
 }
 
-// encode writes spaces as %20, because some decoders of fragments take + literally.
+// encode escapes spaces as %20, because some fragment decoders take + literally.
 func (ps responseParameters) encode() string {
 	var b strings.Builder
 	for i, p := range ps {

@@ -12,8 +12,8 @@ func numbered(n uint64) (id pushID) {
 	return id
 }
 
-// A request that was used is remembered for as long as it could be used again, however
-// many others are used meanwhile, and no longer than twice that.
+// A used request is remembered for its lifetime despite many other uses, and for at most twice
+// that.
 func TestUsedPushes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
-// RFC 9700 §4.11.2: a link to this server with an error in it takes nobody on to an app that registered itself. What is no
-// window of a browser, such as a frame of the app's own, is redirected.
+// A link with an error does not redirect to an app that registered itself (RFC 9700 §4.11.2).
+// Requests other than top-level navigation, e.g. in the app's own frame, are redirected.
 func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithNewcomers(authorizetest.Newcomer(nil))))
@@ -47,7 +47,7 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 	}
 }
 
-// OpenID Connect Core §3.1.2.1: with prompt=none there is no page.
+// prompt=none shows no page (OpenID Connect Core §3.1.2.1).
 func TestSelfRegisteredAppSignsInSilently(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithNewcomers(authorizetest.Newcomer(nil))))
@@ -62,7 +62,7 @@ func TestSelfRegisteredAppSignsInSilently(t *testing.T) {
 	}
 }
 
-// Nor does a link to sign out, where nobody is signed in.
+// A logout link without a session does not redirect to an app that registered itself.
 func TestSelfRegisteredAppLeadsNobodyAstrayBySigningOut(t *testing.T) {
 	t.Parallel()
 	const after = "https://app.example.org/signed-out"

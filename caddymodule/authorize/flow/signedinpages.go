@@ -12,12 +12,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// answerTime is how long after signing in a person may answer, even if max_age is shorter:
-// otherwise a max_age of seconds would have them sign in again and again. After that, it might
-// be somebody else who answers (OpenID Connect Core §3.1.2.1).
+// answerTime is the minimum time for answering a page after sign-in, even if max_age is shorter: a
+// max_age of seconds would otherwise loop. Afterwards another person may be at the browser (OpenID
+// Connect Core §3.1.2.1).
 const answerTime = 5 * time.Minute
 
-// signedInPages are the pages of authorization requests for people who are signed in.
+// signedInPages serves the pages of authorization requests for signed-in people.
 type signedInPages struct {
 	frame      *signin.Frame
 	accounts   *people.Accounts
@@ -26,17 +26,17 @@ type signedInPages struct {
 	authorizer *authorizer
 }
 
-// signedInPage is one of them.
+// signedInPage is one page.
 type signedInPage struct {
-	show, submit signedInHandler // answer GET and POST
-	deny         signedInHandler // handles a person's refusal; nil: the client is told
-	atAnyAge     bool            // also if max_age demands another sign-in; submit checks that
+	show, submit signedInHandler // handlers for GET and POST
+	deny         signedInHandler // handler for a refusal; nil sends access_denied to the client
+	atAnyAge     bool            // skips the max_age check, which submit performs itself
 }
 
 type signedInHandler func(http.ResponseWriter, *http.Request, *authorizationRequest, *session.SignedIn, oauth2.Parameters)
 
-// pending opens the request of a page and checks it again. The same person must still be
-// signed in.
+// pending unseals and rechecks the request of a page. The session must be the one in which the page
+// was shown.
 func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authorizationRequest, *session.SignedIn, error) {
 	waiting, err := readWaiting(ps.frame, r, page, sealed)
 	if err != nil {
@@ -62,7 +62,7 @@ func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authori
 	return req, signedIn, err
 }
 
-// settled serves a page that comes after those for the launch context.
+// settled wraps a page that requires a complete launch context.
 func (ps *signedInPages) settled(next signedInHandler) signedInHandler {
 	return func(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 		person := signedIn.User.Person()
@@ -74,14 +74,14 @@ func (ps *signedInPages) settled(next signedInHandler) signedInHandler {
 	}
 }
 
-// lacksFactor reports whether the person has set up a second factor since they signed in, and
-// then asks for it: a page that was opened before must not outrun it.
+// lacksFactor requests a second factor if the person enrolled one after the sign-in. A page opened
+// earlier must not bypass it.
 func (ps *signedInPages) lacksFactor(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) bool {
-	req.signIn.AskedFactor = true // what need not be met was asked for before the page
+	req.signIn.AskedFactor = true // optional factors were already requested before the page
 	return ps.signIn.StepUp.Needed(w, r, &req.signIn, signedIn)
 }
 
-// handler serves a page.
+// handler returns the handler of a page.
 func (ps *signedInPages) handler(path string, page signedInPage) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := signin.PageParameters(w, r)
@@ -96,7 +96,7 @@ func (ps *signedInPages) handler(path string, page signedInPage) http.HandlerFun
 			req.signIn.Purpose.Refuse(w, r, signin.ErrDenied)
 		case p.Get("decision") == "deny":
 			page.deny(w, r, req, signedIn, p)
-		case !page.atAnyAge && req.signIn.How.TooOld(signedIn.Age, answerTime): // even to see the page: it may name patients, or go on by itself
+		case !page.atAnyAge && req.signIn.How.TooOld(signedIn.Age, answerTime): // also for GET: the page may name patients or submit itself
 			ps.signIn.Begin(w, r, &req.signIn)
 		case ps.lacksFactor(w, r, req, signedIn):
 		case r.Method != http.MethodPost:
@@ -107,20 +107,20 @@ func (ps *signedInPages) handler(path string, page signedInPage) http.HandlerFun
 	}
 }
 
-// redirectToPage sends the browser to a page for the person who is signed in. The page
-// is bound to the session too, so that nobody who signs in later can answer for them.
+// redirectToPage redirects the browser to a page for signed-in people. The page is bound to the
+// session, so that a person who signs in later cannot answer it.
 func redirectToPage(frame *signin.Frame, w http.ResponseWriter, r *http.Request, page string, req *authorizationRequest, signedIn *session.SignedIn) {
 	frame.RedirectToPage(w, r, &req.signIn, page, page, signedIn.SID+" "+req.launch.picked.encode()+" "+req.signIn.Query)
 }
 
-// waiting is what a page for a person who is signed in brings back.
+// waiting is the sealed state of a page for signed-in people.
 type waiting struct {
-	sid    string // of the session that it was shown in
+	sid    string // session in which the page was shown
 	picked picked
-	query  string // of the request
+	query  string // query of the authorization request
 }
 
-// readWaiting opens what [redirectToPage] sealed.
+// readWaiting unseals the state sealed by [redirectToPage].
 func readWaiting(frame *signin.Frame, r *http.Request, page, sealed string) (waiting, error) {
 	text, err := frame.Unseal(r, page, sealed)
 	if err != nil {
@@ -131,11 +131,11 @@ func readWaiting(frame *signin.Frame, r *http.Request, page, sealed string) (wai
 	return waiting{sid, readPicked(picked), query}, nil
 }
 
-// errNoDecision says that a page's form was not sent by one of its buttons.
+// errNoDecision is the error for a form submitted without one of its buttons.
 var errNoDecision = oauth2.StartAgain("Use the buttons of the page. Go back to the app and start from there again.")
 
-// accountChoice answers prompt=select_account (OpenID Connect Core §3.1.2.1), and requests for somebody else than who is signed
-// in. A browser has only one account signed in, so the choice is between that and another.
+// accountChoice serves the page for prompt=select_account (OpenID Connect Core §3.1.2.1) and for requests that name
+// another person. A browser has at most one session, so the choice is between that account and another.
 type accountChoice struct {
 	frame      *signin.Frame
 	signIn     *signin.SignIn
