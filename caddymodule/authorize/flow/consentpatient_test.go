@@ -183,7 +183,7 @@ func TestAccountSaysUntilChosenDay(t *testing.T) {
 	})
 }
 
-// A refusal on the consent page persists until the next request asks again, whether or not the client needs consent.
+// A refusal on the consent page also applies to later requests, whether or not the client needs consent.
 func TestRefusalLasts(t *testing.T) {
 	t.Parallel()
 	for name, consent := range map[string]string{"not required": "", "required": client.ConsentRequired} {

@@ -406,7 +406,8 @@ func TestLoginHintSignsNobodyOut(t *testing.T) {
 	authorizetest.Equal(t, last.Get("prompt")+" "+last.Get("login_hint"), "login ")
 }
 
-// The account page is skipped for the signed-in person themselves and for prompt=none.
+// The account page is skipped unless login_hint names another person at the same identity provider and pages are
+// allowed.
 func TestLoginHintOfWhoIsSignedIn(t *testing.T) {
 	t.Parallel()
 	for name, asked := range map[string]url.Values{

@@ -17,26 +17,26 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// App is a client that has access in a person's name.
+// App is a client with access in a user's name.
 type App struct {
-	Client  *client.Client // who has it
-	Scope   []string       // what to
-	Since   time.Time      // of the oldest grant that stands
-	Used    time.Time      // when it last got a token, give or take an hour
-	Offline bool           // it keeps access when the person signs out
-	Allowed bool           // the person will not be asked again
-	Records []Records      // whose they are that it has access to, in the order of their ids
+	Client  *client.Client // the client
+	Scope   []string       // accessible scope
+	Since   time.Time      // time of the oldest valid grant or consent
+	Used    time.Time      // time of the last token, accurate to an hour
+	Offline bool           // whether access outlasts the session
+	Allowed bool           // whether the next request needs no consent page
+	Records []Records      // patients whose records are accessible, ordered by id
 }
 
-// Records are those of a patient that an app has access to.
+// Records describes access to one patient's records.
 type Records struct {
-	Patient string    // the id
-	Since   time.Time // of the oldest grant or consent that stands
-	Until   time.Time // when the last ends; zero if that is when the person signs out, at the latest
+	Patient string    // patient id
+	Since   time.Time // time of the oldest valid grant or consent
+	Until   time.Time // expiry of the last grant or consent; zero if access ends with the session
 }
 
-// Apps lists the clients that have access in a person's name. It takes time in proportion to
-// how many there are, and not to the size of the store.
+// Apps lists the clients with access in a user's name. Its run time depends on the number of the
+// user's clients, not on the size of the store.
 type Apps struct {
 	index       *appIndex
 	families    *families
@@ -46,7 +46,7 @@ type Apps struct {
 	revocations *revocation.Revocations
 }
 
-// List returns the clients with access, the one used last first.
+// List returns the clients with access, most recently used first.
 func (as *Apps) List(ctx context.Context, user string) ([]App, error) {
 	indexed, err := as.index.load(ctx, user)
 	if err != nil {
@@ -66,7 +66,7 @@ func (as *Apps) List(ctx context.Context, user string) ([]App, error) {
 	return apps, nil
 }
 
-// app returns a client with access, or nil if it has none any more.
+// app returns a client with access, or nil if all access has ended.
 func (as *Apps) app(ctx context.Context, user string, known indexedApp) (*App, error) {
 	c, err := as.clients.Find(ctx, known.ClientID)
 	if c == nil || err != nil {
@@ -86,7 +86,7 @@ func (as *Apps) app(ctx context.Context, user string, known indexedApp) (*App, e
 	return app, nil
 }
 
-// add adds something that gives access.
+// add merges a grant or consent into the app.
 func (a *App) add(scope []string, since, used time.Time) {
 	for _, s := range scope {
 		if !slices.Contains(a.Scope, s) {
@@ -101,7 +101,7 @@ func (a *App) add(scope []string, since, used time.Time) {
 	}
 }
 
-// addRecords adds a patient whose records something gives access to.
+// addRecords adds a patient whose records are accessible.
 func (a *App) addRecords(patient string, since, until time.Time) {
 	if patient == "" {
 		return
@@ -119,7 +119,7 @@ func (a *App) addRecords(patient string, since, until time.Time) {
 	}
 }
 
-// addLatest adds the last grant, as long as its access token may be good.
+// addLatest adds the latest grant while its access token may be valid.
 func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, app *App) error {
 	cutoff, err := as.revocations.LatestCutoff(ctx, revocation.Binding{
 		User: user, ClientID: known.ClientID, ByConsent: app.Client.RequiresConsent(), ShortLived: true,
@@ -145,7 +145,7 @@ func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, ap
 	return nil
 }
 
-// addFamilies adds the grants that can be refreshed.
+// addFamilies adds grants with refresh tokens.
 func (as *Apps) addFamilies(ctx context.Context, user string, app *App) error {
 	ids, err := as.families.list(ctx, user, app.Client.ID).Items(ctx, familyIDSize)
 	if len(ids) == 0 || err != nil {
@@ -180,7 +180,7 @@ func (as *Apps) addFamily(ctx context.Context, stored []byte, app *App) error {
 	return err
 }
 
-// addConsent adds what the person allows without being asked again.
+// addConsent adds scopes that need no new consent.
 func (as *Apps) addConsent(ctx context.Context, user string, app *App) error {
 	all, err := as.consents.Load(ctx, user, app.Client.ID)
 	if all == nil || err != nil || !app.Client.RequiresConsent() {
@@ -192,7 +192,7 @@ func (as *Apps) addConsent(ctx context.Context, user string, app *App) error {
 			app.add(given, a.At, time.Time{})
 			until := a.Ends()
 			if !a.Until.IsZero() {
-				until = a.Until // how long the person said that the app keeps access
+				until = a.Until // expiry of access, as chosen by the person
 			}
 			app.addRecords(a.Patient, a.At, until)
 		}
@@ -201,57 +201,56 @@ func (as *Apps) addConsent(ctx context.Context, user string, app *App) error {
 }
 
 const (
-	// maxApps is how many clients of a person are listed: those used last. The last of so many may
-	// be one without a client_id, which says that there are more.
+	// maxApps is the number of listed clients per user; the least recently used are dropped. An
+	// entry without client_id at the end marks a truncated list.
 	maxApps = 100
 
-	// maxAppSessions is in how many sessions a client is known to have access.
+	// maxAppSessions is the number of sessions recorded per client.
 	maxAppSessions = 10
 
-	// maxAppPatients is about how many patients it is known to have access.
+	// maxAppPatients is the approximate number of patients recorded per client.
 	maxAppPatients = 20
 
-	// appPrecision is how exact the time of the last use is, lest each code cost a write.
+	// appPrecision is the precision of usage times, so that not every code causes a write.
 	appPrecision = time.Hour
 
-	// appLifetime is longer than a consent or refresh token lives.
+	// appLifetime exceeds the lifetime of consents and refresh tokens.
 	appLifetime = 400 * 24 * time.Hour
 )
 
-// indexedApp is a client that a person gave something to.
+// indexedApp is a client with grants from the user.
 type indexedApp struct {
 	ClientID string    `json:"client_id"`
-	Scope    []string  `json:"scope"`    // of the last grant
-	Since    time.Time `json:"since"`    // of the first of the grants that may still give access
-	Used     time.Time `json:"used"`     // when the last was made, give or take appPrecision
-	Sessions []string  `json:"sessions"` // the sids in which, the last first
+	Scope    []string  `json:"scope"`    // scope of the latest grant
+	Since    time.Time `json:"since"`    // time of the oldest grant that may still be valid
+	Used     time.Time `json:"used"`     // time of the latest grant, accurate to appPrecision
+	Sessions []string  `json:"sessions"` // sids of the sessions with grants, latest first
 
-	Patients []indexedPatient `json:"patients,omitempty"` // whose records the grants are about, the last first
+	Patients []indexedPatient `json:"patients,omitempty"` // patients of the grants, latest first
 }
 
-// indexedPatient is a patient whom grants to a client are about.
+// indexedPatient is a patient of grants to a client.
 type indexedPatient struct {
 	ID    string    `json:"id"`
-	Since time.Time `json:"since"` // of the first of the grants that may still give access
-	Used  time.Time `json:"used"`  // when the last was made, give or take appPrecision
+	Since time.Time `json:"since"` // time of the oldest grant that may still be valid
+	Used  time.Time `json:"used"`  // time of the latest grant, accurate to appPrecision
 }
 
-// appIndex lists the clients of each person in one entry, so that nobody has to search the
-// store for them.
+// appIndex lists the clients of each user in one entry, which avoids searches of the store.
 type appIndex struct {
 	durable store.Store
-	lasting time.Duration // how long a grant without a refresh token gives access
+	lasting time.Duration // validity of a grant without refresh token
 }
 
 func appsKey(user string) string { return store.Key("apps", user) }
 
-// getCall returns the call that finds the list of a person.
+// getCall returns the call that reads a user's list.
 func (ix *appIndex) getCall(user string) *store.Call {
 	return &store.Call{Op: store.Get, Key: appsKey(user)}
 }
 
-// addCalls returns the calls that add the client of a grant that is about to be made, given
-// what [appIndex.getCall] found. Grants up to the cutoff are void.
+// addCalls returns the calls that add the client of a new grant to the list read by
+// [appIndex.getCall]. Grants up to the cutoff are void.
 func (ix *appIndex) addCalls(g *Grant, cutoff time.Time, found *store.Call) ([]*store.Call, error) {
 	apps, err := decodeApps(found.Value)
 	if err != nil {
@@ -265,7 +264,7 @@ func (ix *appIndex) addCalls(g *Grant, cutoff time.Time, found *store.Call) ([]*
 	return []*store.Call{store.Replacing(found.Key, found.Value, value, appLifetime)}, err
 }
 
-// withGrant adds the client of a grant to a list, unless that says all of it already.
+// withGrant adds the client of a grant to a list and reports whether the list changed.
 func (ix *appIndex) withGrant(apps []indexedApp, g *Grant, cutoff time.Time) ([]indexedApp, bool) {
 	app := indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt, Sessions: []string{g.Session}, Patients: ix.patients(nil, g, cutoff)}
 	i := slices.IndexFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID })
@@ -285,7 +284,7 @@ func (ix *appIndex) withGrant(apps []indexedApp, g *Grant, cutoff time.Time) ([]
 	return bounded(append([]indexedApp{app}, apps...)), true
 }
 
-// bounded drops the apps that were used first, and says so in the list.
+// bounded drops the least recently used apps and marks the list as truncated.
 func bounded(apps []indexedApp) []indexedApp {
 	if len(apps) <= maxApps {
 		return apps
@@ -293,13 +292,13 @@ func bounded(apps []indexedApp) []indexedApp {
 	return append(slices.Clip(apps[:maxApps-1]), indexedApp{})
 }
 
-// lacksSome reports whether a list says that there are more apps.
+// lacksSome reports whether a list is truncated.
 func lacksSome(apps []indexedApp) bool {
 	return slices.ContainsFunc(apps, func(a indexedApp) bool { return a.ClientID == "" })
 }
 
-// patients are those of a client with that of a new grant, without those of grants that give
-// nothing any more.
+// patients returns a client's patients with the patient of a new grant, without patients of expired
+// or void grants.
 func (ix *appIndex) patients(known []indexedPatient, g *Grant, cutoff time.Time) []indexedPatient {
 	if g.patient() == "" {
 		return known
@@ -317,7 +316,7 @@ func (ix *appIndex) patients(known []indexedPatient, g *Grant, cutoff time.Time)
 	return list
 }
 
-// clientsOf are the ids of the clients in a list.
+// clientsOf returns the ids of the clients in a list.
 func clientsOf(apps []indexedApp) (ids []string) {
 	for _, app := range apps {
 		ids = append(ids, app.ClientID)
@@ -325,19 +324,19 @@ func clientsOf(apps []indexedApp) (ids []string) {
 	return ids
 }
 
-// tells reports whether the entry says all of a new grant already.
+// tells reports whether the entry already covers a new grant.
 func (a *indexedApp) tells(g *Grant, cutoff time.Time) bool {
 	knows := func(p indexedPatient) bool { return p.ID == g.patient() && g.GrantedAt.Sub(p.Used) < appPrecision }
 	return g.GrantedAt.Sub(a.Used) < appPrecision && (g.patient() == "" || slices.ContainsFunc(a.Patients, knows)) && a.Used.After(cutoff) && slices.Equal(a.Scope, g.Scope) && slices.Contains(a.Sessions, g.Session)
 }
 
-// lasts reports whether a grant without a refresh token may still give access.
+// lasts reports whether a grant without refresh token may still be valid.
 func (ix *appIndex) lasts(used, cutoff time.Time) bool {
 	return used.After(cutoff) && store.Since(ix.durable, used) < ix.lasting+appPrecision
 }
 
-// forget removes a client from the list of a person, or all if it is empty, unless it was used since a time: a grant of
-// after a revocation must be found by the next one.
+// forget removes one client from a user's list, or all clients if clientID is empty, unless used
+// after since: grants made after a revocation must stay listed for the next revocation.
 func (ix *appIndex) forget(ctx context.Context, user, clientID string, since time.Time) error {
 	return store.Retry(ctx, func() error {
 		stored, err := store.Values(ctx, ix.durable, appsKey(user))
@@ -357,7 +356,7 @@ func (ix *appIndex) forget(ctx context.Context, user, clientID string, since tim
 		}
 		lifetime := appLifetime
 		if len(left) == 0 {
-			lifetime = time.Second // a step cannot delete on a condition
+			lifetime = time.Second // a step has no conditional delete
 		}
 		return ix.durable.Do(ctx, store.Replacing(appsKey(user), stored[0], value, lifetime))
 	})

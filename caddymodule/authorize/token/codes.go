@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// maxCodes is how many codes one person can have, redeemed ones included.
+// maxCodes limits the codes per user, including redeemed codes.
 const maxCodes = 200
 
 // Codes issues and redeems authorization codes.
@@ -28,7 +28,7 @@ type Codes struct {
 	trail       *audit.Recorder
 }
 
-// Issue makes a code for a grant (RFC 6749 §4.1.2), and the step that stores it.
+// Issue creates a code for a grant (RFC 6749 §4.1.2) and returns the step that stores the code.
 func (cs *Codes) Issue(g *Grant) (code string, step store.Step, err error) {
 	value, err := store.ToJSON(g)
 	if err != nil {
@@ -40,9 +40,9 @@ func (cs *Codes) Issue(g *Grant) (code string, step store.Step, err error) {
 	return code, store.In(cs.store, calls...), nil
 }
 
-// redeemable returns the grant of a code that nothing known here speaks against. It checks the
-// whole request first, so that nobody without the client's credentials and verifier can use
-// the code up.
+// redeemable returns the grant of a code after all checks that need no write. It checks the entire
+// request first, so that only the client with its credentials and PKCE verifier can use the code
+// up.
 func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2.Parameters) (*Grant, error) {
 	g, err := cs.find(ctx, p.Get("code"))
 	if err != nil {
@@ -55,7 +55,7 @@ func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2
 	if _, ended := errors.AsType[*oauth2.Error](err); !ended {
 		return g, err
 	}
-	// What was given for it may still last.
+	// The tokens of a used code may still be valid.
 	switch _, getErr := cs.store.Get(ctx, revocation.UsedCodeKey(g.Family)); {
 	case errors.Is(getErr, store.ErrNotFound):
 		return nil, err
@@ -65,14 +65,14 @@ func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2
 	return nil, cs.revokeReplayed(ctx, g)
 }
 
-// redeem marks a code as used, stores the refresh tokens that begin with it, and reads whether
-// the grant still stands, in one step of each store. Of concurrent requests exactly one
-// succeeds, at whatever gateway, and only that one returns tokens. The mark is an entry,
-// rather than the absence of the code, so that later requests recognize a replay.
+// redeem marks a code as used, stores its new family of refresh tokens and rereads whether the
+// grant is valid, in one step per store. Of concurrent requests at any gateway exactly one
+// succeeds and returns tokens. The mark is an entry of its own, rather than a deletion of the
+// code, so that later requests are recognized as replays.
 //
-// It does not read whether the family was revoked: PostgreSQL reads after the mark is stored,
-// and a replay may have revoked the family by then. Its tokens are void, but the request that
-// used the code has won.
+// It does not reread whether the family was revoked: PostgreSQL reads after writing the mark,
+// and by then a replay may have revoked the family. The tokens are void in that case, but the
+// request that used the code has still succeeded.
 func (cs *Codes) redeem(ctx context.Context, client *client.Client, g *Grant, start *familyStart) error {
 	check, err := cs.revocations.Check(ctx, "", codeBinding(g))
 	for err == nil {
@@ -93,7 +93,7 @@ func (cs *Codes) redeem(ctx context.Context, client *client.Client, g *Grant, st
 	return err
 }
 
-// confirm refuses a code whose grant ended before it was redeemed, and drops what was stored.
+// confirm rejects a code whose grant was revoked before redemption, and removes the stored family.
 func (cs *Codes) confirm(ctx context.Context, client *client.Client, g *Grant, check *revocation.Check, consent []*store.Call) error {
 	void, err := check.Void(g.GrantedAt)
 	if err == nil && void {
@@ -108,8 +108,8 @@ func (cs *Codes) confirm(ctx context.Context, client *client.Client, g *Grant, c
 	return err
 }
 
-// revokeReplayed revokes the tokens of a code that is used twice, once by a thief
-// (RFC 6749 §4.1.2).
+// revokeReplayed revokes the tokens of a replayed code, because one of the two senders is an
+// attacker (RFC 6749 §4.1.2).
 func (cs *Codes) revokeReplayed(ctx context.Context, g *Grant) error {
 	err := cs.families.revoke(ctx, g)
 	cs.trail.Record(ctx, audit.Event{Kind: audit.Revocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
@@ -119,12 +119,12 @@ func (cs *Codes) revokeReplayed(ctx context.Context, g *Grant) error {
 	return errInvalidCode
 }
 
-// codeBinding is that of a grant's code, which always ends with the session.
+// codeBinding returns the binding of a code, which always includes the session.
 func codeBinding(g *Grant) revocation.Binding {
 	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.Session, ShortLived: true}
 }
 
-// check refuses a code whose grant has ended, as far as is known here.
+// check rejects a code whose grant is revoked according to the local state.
 func (cs *Codes) check(ctx context.Context, g *Grant, client *client.Client) error {
 	revoked, err := cs.revocations.Revoked(ctx, g.Family)
 	if err != nil {

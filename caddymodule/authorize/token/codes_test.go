@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// A code is used once, and of many tries at once exactly one succeeds. What it
-// gave is revoked, because one of those who had the code was a thief.
+// A code can be redeemed once, by exactly one of many concurrent requests. A second use revokes its
+// tokens, because one of the senders is an attacker.
 func TestCodeUsedOnce(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)
@@ -64,8 +64,8 @@ func TestCodeOfRemovedUser(t *testing.T) {
 	}
 }
 
-// That a code was used twice ends its token even when the store is full: there
-// is an entry for it already.
+// Replaying a code revokes its token even when the store is full, because the entry for it already
+// exists.
 func TestCodeUsedTwiceWithFullStore(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
@@ -105,7 +105,7 @@ func TestCodeValidity(t *testing.T) {
 	}
 }
 
-// A code that is used twice ends what it gave, the refresh token too.
+// Replaying a code revokes its refresh token too.
 func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
@@ -118,8 +118,7 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 	authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 }
 
-// A code that is used again while its refresh token is being made leaves none
-// behind.
+// A replay during the exchange leaves no refresh token behind.
 func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	t.Parallel()
 	durable := storetest.NewIntercepted(nil)
@@ -127,7 +126,7 @@ func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	code := b.Code(authorizetest.OfflineAccess(nil))
 	durable.Before = func(method, key string) error {
 		if method == "Put" && strings.HasPrefix(key, "refresh:") {
-			durable.Before = nil // once
+			durable.Before = nil // only once
 			b.Post("/oauth2/token", authorizetest.CodeForm(code, nil))
 		}
 		return nil
@@ -172,8 +171,8 @@ func codeReuse(t *testing.T, after time.Duration) {
 	}
 }
 
-// lateReads is a store whose steps read after they have made their changes, as PostgreSQL
-// does, with something else happening in between, once.
+// lateReads is a store that, like PostgreSQL, performs reads after the changes of a step. Between
+// them it runs a function once.
 type lateReads struct {
 	store.Store
 	between func()
@@ -200,8 +199,8 @@ func (s *lateReads) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Store.Do(ctx, calls...)
 }
 
-// Of several exchanges of one code, or uses of one refresh token, exactly one wins, even if another one has ended its tokens
-// before it reads whether they still stand.
+// Of several redemptions of a code, or uses of a refresh token, exactly one succeeds, even if a
+// replay revokes its tokens before its reads.
 func TestReplayedBeforeTheReads(t *testing.T) {
 	t.Parallel()
 	for name, grant := range map[string]func(b *authorizetest.Browser) url.Values{
@@ -229,8 +228,8 @@ func TestReplayedBeforeTheReads(t *testing.T) {
 	}
 }
 
-// An access token is of the client that it was given to: not of a later client with the same client_id, nor of the client
-// once it may no longer get such tokens.
+// An access token is bound to its client: it is invalid for a later client with the same client_id,
+// and once the client may no longer get such tokens.
 func TestTokenIsOfClientGeneration(t *testing.T) {
 	t.Parallel()
 	server := func(change func(app, service *client.Client)) *authorize.Server {

@@ -1,18 +1,20 @@
-// Package token issues tokens for grants, checks them and revokes them
-// (RFC 6749, RFC 7009, RFC 7662, RFC 9068).
+// Package token issues, verifies and revokes tokens for grants (RFC 6749, RFC 7009, RFC 7662, RFC
+// 9068).
 //
-//	tokens.go         puts the package together
-//	endpoint.go       the token endpoint, and the table of its grant types: [client.GrantType]
-//	grant.go          what a person granted to a client, and whether it still stands
-//	codes.go          authorization codes: issue, redeem, and what a second use revokes
-//	families.go       grants that can be refreshed: the chain of their refresh tokens, and what reuse ends
+//	tokens.go         construction of the package's parts
+//	endpoint.go       token endpoint, and its table of grant types: [client.GrantType]
+//	grant.go          grants, and checks whether a grant is valid
+//	codes.go          authorization codes: issue, redemption, replay detection
+//	families.go       families of refresh tokens: rotation, reuse detection
 //	issuer.go         access and ID tokens
-//	verifier.go       checks tokens of this server, and whom an access token stands for
-//	userinfo.go       the UserInfo endpoint
-//	introspection.go  the introspection endpoint
-//	revoker.go        the revocation endpoint; revokes all grants of a user, client or sign-in
+//	verifier.go       verification of this server's tokens, and the holders of access tokens
+//	userinfo.go       UserInfo endpoint
+//	introspection.go  introspection endpoint
+//	revoker.go        revocation endpoint; revokes all grants of a user, client or sign-in
+//	apps.go           apps with access to a user's records
 //	apps.go           the apps that have access to a person's records
 //
-// All tokens of a grant are a family: the jti of an access token begins with the family's
+// All tokens of a grant form a family. The jti of an access token starts with the family's id, so
+// that one entry revokes the family (package revocation).
 // id, so that one entry revokes them all (package revocation).
 package token

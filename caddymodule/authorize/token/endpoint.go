@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// tokenResponse is the successful response of RFC 6749 §5.1.
+// tokenResponse is a successful response (RFC 6749 §5.1).
 type tokenResponse struct {
 	AccessToken string `json:"access_token"`
 	TokenType   string `json:"token_type"`
@@ -24,7 +24,7 @@ type tokenResponse struct {
 	IDToken     string `json:"id_token,omitempty"`
 	Refresh     string `json:"refresh_token,omitempty"`
 
-	*launch.Context // SMART App Launch 2.2; nil without one
+	*launch.Context // SMART App Launch 2.2; nil without launch context
 }
 
 type tokenEndpoint struct {
@@ -37,14 +37,14 @@ type tokenEndpoint struct {
 	count         Count
 }
 
-// grantType is what the token endpoint gives tokens for. Its zero value is for nobody.
+// grantType is a grant type of the token endpoint. The zero value rejects every client.
 type grantType struct {
-	rules client.GrantType // who may use it
+	rules client.GrantType // clients that may use the grant type
 
-	// exchange answers a request. nil: it is no grant_type of the token endpoint.
+	// exchange handles a token request; nil: not a grant_type of the token endpoint.
 	exchange func(*tokenEndpoint, context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error)
 
-	// client returns the client of a request without a client_id. nil: each request names it.
+	// client finds the client of a request without client_id; nil: client_id is required.
 	client func(*tokenEndpoint, context.Context, oauth2.Parameters) (*client.Client, error)
 }
 
@@ -89,7 +89,7 @@ func (e *tokenEndpoint) exchange(w http.ResponseWriter, r *http.Request, p oauth
 	return grant.exchange(e, r.Context(), client, p)
 }
 
-// unnamedClient is the client of a request that names none, if the grant type knows it.
+// unnamedClient returns the client of a request without client_id, if the grant type permits that.
 func (e *tokenEndpoint) unnamedClient(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
 	if grant := grantTypeOf(p); grant.client != nil {
 		return grant.client(e, ctx, p)
@@ -104,7 +104,7 @@ func (t *Issued) response(scope string, context *launch.Context) *tokenResponse 
 	}
 }
 
-// CheckResource refuses a resource other than the FHIR server (RFC 8707 §2).
+// CheckResource rejects a resource other than the FHIR server (RFC 8707 §2).
 func CheckResource(p oauth2.Parameters, fhirBase string) error {
 	resource := p.Get("resource")
 	if resource != "" && strings.TrimSuffix(resource, "/") != fhirBase {
@@ -113,7 +113,7 @@ func CheckResource(p oauth2.Parameters, fhirBase string) error {
 	return nil
 }
 
-// check refuses a client that may not use a grant type, or any client if the token endpoint has no such grant type.
+// check rejects clients that may not use the grant type, and grant types unsupported at the token endpoint.
 func (g grantType) check(c *client.Client) error {
 	switch {
 	case g.exchange == nil:
@@ -136,7 +136,7 @@ func grantTypeOf(p oauth2.Parameters) (found grantType) {
 	return found
 }
 
-// GrantTypes says which clients may use which grant types.
+// GrantTypes returns the rules of all grant types.
 func GrantTypes() client.GrantTypes {
 	rules := make(client.GrantTypes, len(grantTypes))
 	for i, g := range grantTypes {
@@ -145,12 +145,12 @@ func GrantTypes() client.GrantTypes {
 	return rules
 }
 
-// grantTypes are all that there are. A new one is a value like those below, and its name here: the token
-// endpoint, discovery, the configuration and registration of clients and the metrics read this.
+// grantTypes lists all grant types. Adding one takes a value like those below and its name here:
+// the token endpoint, discovery, client configuration and registration, and metrics use this list.
 var grantTypes = []grantType{authorizationCode, implicit, clientCredentials, refreshToken}
 
-// implicit is that of tokens from the authorization endpoint (RFC 6749 §4.2), which discovery lists
-// too.
+// implicit is the grant type of tokens from the authorization endpoint (RFC 6749 §4.2), listed in
+// the discovery document.
 var implicit = grantType{rules: client.GrantType{
 	Name: "implicit",
 	Offered: func(c *client.Client) bool {
@@ -174,8 +174,7 @@ var authorizationCode = grantType{
 
 func usesCodes(c *client.Client) bool { return c.AllowsResponseType("code") }
 
-// exchangeCode marks the code as used last, so that the client can try again if anything fails
-// before.
+// exchangeCode marks the code as used last, so that the client can retry after any earlier failure.
 func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	g, err := e.codes.redeemable(ctx, client, p)
 	if err != nil {
@@ -198,8 +197,7 @@ func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client,
 	return t.response(g.ScopeText(), g.Launch), nil
 }
 
-// clientCredentials is the client credentials grant (RFC 6749 §4.4), of clients that act for
-// themselves.
+// clientCredentials is the client credentials grant (RFC 6749 §4.4), for backend services.
 var clientCredentials = grantType{
 	rules: client.GrantType{
 		Name: credentialsGrant, Allows: usesCredentials,
@@ -217,7 +215,7 @@ const credentialsGrant = "client_credentials"
 
 func usesCredentials(c *client.Client) bool { return slices.Contains(c.GrantTypes, credentialsGrant) }
 
-// exchangeCredentials gives system scopes only, as there is no user.
+// exchangeCredentials grants system scopes only, because there is no user.
 func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	scope, err := client.GrantSystemScope(p.Get("scope"))
 	if err != nil {
@@ -241,10 +239,10 @@ var refreshToken = grantType{
 	},
 }
 
-// exchangeRefreshToken gives the next tokens. Each use replaces the token. A second use means that it was stolen, and revokes the grant (RFC 9700 §4.14.2).
-// Shortly after the first, though, the client may have missed the response, and is given
-// the same token again. This gains a thief nothing: thief and client then hold one token,
-// and its second use is detected.
+// exchangeRefreshToken rotates a refresh token. Reuse reveals theft and revokes the grant (RFC 9700
+// §4.14.2). Within the grace period the client may have missed the response and gets the same
+// successor again. This does not help a thief: thief and client then share one token, whose second
+// use is detected.
 func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	token := p.Get("refresh_token")
 	if token == "" {
@@ -259,9 +257,9 @@ func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client
 	return nil, ctx.Err()
 }
 
-// rotateRefreshToken stores the next token last, so that the client can try again if
-// anything fails before. If a concurrent request uses the token, the error is
-// [store.ErrChanged], and the token must be checked again.
+// rotateRefreshToken stores the successor last, so that the client can retry after any earlier
+// failure. If a concurrent request rotates the token, the error is [store.ErrChanged], and the
+// token must be checked again.
 func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.Client, token, asked string) (*tokenResponse, error) {
 	f, stored, err := e.families.find(ctx, token)
 	if err != nil {

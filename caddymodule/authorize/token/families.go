@@ -26,7 +26,7 @@ import (
 
 var errInvalidRefreshToken = oauth2.InvalidGrant("the refresh token is unknown, expired, revoked or used already")
 
-// families are the grants that can be refreshed, each with its chain of refresh tokens.
+// families manages grants with refresh tokens. Each grant has one chain of refresh tokens.
 type families struct {
 	Lifetimes
 	durable     store.Store
@@ -39,28 +39,28 @@ type families struct {
 	logger      *slog.Logger
 }
 
-// Lifetimes are those of what is issued.
+// Lifetimes are the lifetimes of tokens, codes and sessions.
 type Lifetimes struct {
-	AccessToken time.Duration // of ID tokens too
+	AccessToken time.Duration // of access and ID tokens
 	Code        time.Duration // of an authorization code
-	Session     time.Duration // of a sign-in
-	Refresh     time.Duration // of a grant that is refreshed
+	Session     time.Duration // of a session
+	Refresh     time.Duration // of a grant with refresh tokens
 	RefreshIdle time.Duration // of an unused refresh token
 
-	// RefreshGrace is how long after its use a refresh token yields the same successor
-	// again. For tokens that were replaced during one of the Outages, or within RefreshGrace
-	// before it, it counts from its end.
+	// RefreshGrace is the time after rotation during which a refresh token returns the same
+	// successor again. For tokens rotated during one of the Outages, or up to RefreshGrace before
+	// it, the time starts at the end of the outage.
 	RefreshGrace time.Duration
 	Outages      func() []store.Outage // see RefreshGrace
 }
 
 const refreshGrant = "refresh_token"
 
-// now is the time by which refresh tokens are dated: gateways that share a store have one
+// now returns the time for dating refresh tokens; gateways that share a store use the store's
 // clock.
 func (fs *families) now() time.Time { return store.Now(fs.durable) }
 
-// find returns the family that a token names, and its stored form.
+// find returns the family of a token and its stored form.
 func (fs *families) find(ctx context.Context, token string) (*refreshFamily, []byte, error) {
 	id := familyID(token)
 	if id == "" {
@@ -77,8 +77,8 @@ func (fs *families) find(ctx context.Context, token string) (*refreshFamily, []b
 	return f, stored, err
 }
 
-// redeemable returns the grant of a refresh token, with the requested scope. It checks the
-// client first, so that another client's request changes nothing.
+// redeemable returns the grant of a refresh token, narrowed to the requested scope. It checks the
+// client first, so that requests of other clients have no effect.
 func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *client.Client, token, asked string) (*Grant, error) {
 	if f.Grant.ClientID != client.ID {
 		return nil, oauth2.InvalidGrant("the refresh token was given to another client")
@@ -92,7 +92,7 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 	if err := checkRefreshScope(f.Grant.Scope, asked); err != nil {
 		return nil, err
 	}
-	// First the provider, as it says who the person is now.
+	// Revalidation first, because the provider's response updates the user.
 	if err := fs.sessions.SignIns.Refreshes(ctx, f.Grant.Session, f.Grant.Provider, f.Grant.Asked); err != nil {
 		return nil, err
 	}
@@ -105,16 +105,15 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 		}
 	}
 	g := *f.Grant
-	g.Nonce = "" // of the sign-in only (OpenID Connect Core §12.2)
+	g.Nonce = "" // for the initial sign-in only (OpenID Connect Core §12.2)
 	var err error
 	g.Scope, err = narrowScope(g.Scope, asked)
 	return &g, err
 }
 
-// state returns what a token is to its family. If the current token was issued when an outage
-// was about to begin, or had begun, the response may have been lost with it, so the grace
-// period counts from its end. By the clock of a gateway that is slower than the one that issued
-// it, it is not yet: that is no grace period where there is none.
+// state classifies a token of a family. If the current token was issued during or shortly before an
+// outage, its response may have been lost, so the grace period starts at the end of the outage.
+// With skewed clocks the age may be negative, which must not enable a disabled grace period.
 func (fs *families) state(f *refreshFamily, token string) tokenState {
 	age := fs.now().Sub(f.IssuedAt)
 	for _, o := range fs.Outages() {
@@ -135,7 +134,7 @@ func (fs *families) revokeReplayed(ctx context.Context, f *refreshFamily) error 
 	return errInvalidRefreshToken
 }
 
-// revoke revokes a grant with its refresh tokens and access tokens.
+// revoke revokes a grant with its refresh and access tokens.
 func (fs *families) revoke(ctx context.Context, g *Grant) error {
 	err := fs.revocations.Revoke(ctx, g.Family, keyring.Retention, familyKey(g.Family))
 	if err == nil {
@@ -144,8 +143,8 @@ func (fs *families) revoke(ctx context.Context, g *Grant) error {
 	return err
 }
 
-// check refuses a grant that was revoked or has expired, or that its person, session or
-// client no longer allows.
+// check rejects a grant that was revoked, has expired, or is no longer permitted by its user,
+// session or client.
 func (fs *families) check(ctx context.Context, f *refreshFamily, client *client.Client) error {
 	if err := fs.checkGrant(ctx, f, client); err != nil || !f.Grant.online() {
 		return err
@@ -159,7 +158,7 @@ func (fs *families) check(ctx context.Context, f *refreshFamily, client *client.
 
 var errSignedOut = oauth2.InvalidGrant("the person has signed out")
 
-// checkGrant is check without the session, which is read when the token is rotated.
+// checkGrant is check without the session, which rotation reads in its own step.
 func (fs *families) checkGrant(ctx context.Context, f *refreshFamily, client *client.Client) error {
 	void, err := fs.grants.revoked(ctx, f.Grant)
 	switch {
@@ -171,8 +170,8 @@ func (fs *families) checkGrant(ctx context.Context, f *refreshFamily, client *cl
 	return fs.grants.checkAllowed(ctx, f.Grant, client)
 }
 
-// clientOf returns the client of a refresh token sent without a client_id, as some public
-// clients do, which have no credentials to send either.
+// clientOf returns the client of a refresh token sent without client_id, as some public clients do.
+// They have no credentials to send.
 func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
 	f, _, err := fs.find(ctx, p.Get("refresh_token"))
 	if err != nil {
@@ -186,12 +185,11 @@ func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.
 	return found, err
 }
 
-// maxFamilies is how many grants of one person to one client can be refreshed. Expired ones
-// do not count, so that frequent short sessions do not displace a long-lived grant on a
-// phone.
+// maxFamilies limits the refreshable grants per user and client. Expired grants do not count, so
+// that frequent short sessions do not displace a long-lived grant on a phone.
 const maxFamilies = 200
 
-// list is that of the families of a person and a client.
+// list returns the list of families of a user and client.
 func (fs *families) list(ctx context.Context, user, clientID string) store.RecentList {
 	return store.RecentList{
 		Store: fs.durable, Key: store.Key("families", user+"\x00"+clientID), Max: maxFamilies, TTL: fs.Refresh,
@@ -206,8 +204,8 @@ func (fs *families) list(ctx context.Context, user, clientID string) store.Recen
 	}
 }
 
-// keysOf returns the keys of families among which are all of a user, all to a client, or those of the user to the client if
-// both are named. It looks at the person's lists alone, unless there is no user, or some of their apps are not listed.
+// keysOf returns keys that include all families of a user, of a client, or of both if both are given.
+// It reads only the user's lists unless user is empty or the user's list of apps is truncated.
 func (fs *families) keysOf(ctx context.Context, user, clientID string) ([]string, error) {
 	switch {
 	case user == "":
@@ -225,7 +223,7 @@ func (fs *families) keysOf(ctx context.Context, user, clientID string) ([]string
 	return fs.listed(ctx, user, clientsOf(apps))
 }
 
-// listed returns the keys of a person's families that are listed for some clients.
+// listed returns the keys of a user's listed families for the given clients.
 func (fs *families) listed(ctx context.Context, user string, clients []string) (keys []string, err error) {
 	var lists []string
 	for _, id := range clients {
@@ -241,7 +239,7 @@ func (fs *families) listed(ctx context.Context, user string, clients []string) (
 	return slices.Compact(keys), err
 }
 
-// checkRefreshScope refuses a request for more than was granted (RFC 6749 §6), before anything is changed by it.
+// checkRefreshScope rejects a scope that exceeds the grant (RFC 6749 §6), before any write.
 func checkRefreshScope(granted []string, asked string) error {
 	parts, err := narrowScope(granted, asked)
 	if err != nil || asked == "" {
@@ -259,8 +257,8 @@ func refusedScope(cause error) error {
 	return &oauth2.Error{Code: "invalid_scope", Description: "the scope is malformed, or more than was granted", Err: cause}
 }
 
-// narrowScope returns the part of a granted scope that is requested, or all of it if asked is empty. It is less than
-// requested if the person may have less by now than was granted.
+// narrowScope returns the requested part of a granted scope, or all of it if asked is empty. The
+// result is smaller than requested if the user's scope limits have been reduced since the grant.
 func narrowScope(granted []string, asked string) ([]string, error) {
 	if asked == "" {
 		return granted, nil
@@ -275,40 +273,39 @@ func narrowScope(granted []string, asked string) ([]string, error) {
 	return scopes, nil
 }
 
-// A refresh token is 48 bytes in base64url: the id of its family, a secret, and a tag by
-// which the family recognizes every token that it ever had. Only the SHA-256 of the current
-// token is stored.
+// A refresh token is 48 bytes in base64url: the family's id, a secret, and a tag that authenticates
+// all tokens of the family, including old ones. Only the SHA-256 of the current token is stored.
 const refreshTokenSize = 3 * revocation.IDSize
 
-// refreshFamily is a chain of refresh tokens as stored in a [store.Store]. Each token is
-// used once and replaced by the next (RFC 9700 §4.14.2).
+// refreshFamily is a chain of refresh tokens, as stored in a [store.Store]. Each token is used once
+// and replaced by its successor (RFC 9700 §4.14.2).
 type refreshFamily struct {
-	Grant   *Grant `json:"grant"`   // narrowed by no single request (RFC 6749 §6)
-	Current []byte `json:"current"` // the SHA-256 of the current token
+	Grant   *Grant `json:"grant"`   // full grant, unaffected by narrower requests (RFC 6749 §6)
+	Current []byte `json:"current"` // SHA-256 of the current token
 
-	// Key makes the tags. With it a reader of the store can forge tokens that end the
-	// family, but none that yield anything.
+	// Key authenticates the tags. An attacker who reads the store can forge tokens that revoke the
+	// family, but none that are accepted.
 	Key []byte `json:"key"`
 
-	// Salt derives the current token from the one before, for clients that missed a
-	// response. The store alone does not reveal the token.
+	// Salt derives the current token from its predecessor, for clients that missed a response. The
+	// store alone does not reveal the token.
 	Salt []byte `json:"salt"`
 
-	IssuedAt time.Time `json:"issued_at"` // of the current token
-	Expiry   time.Time `json:"expiry"`    // of the whole family
+	IssuedAt time.Time `json:"issued_at"` // issue time of the current token
+	Expiry   time.Time `json:"expiry"`    // expiry of the family
 }
 
 type tokenState int
 
 const (
-	unknownToken tokenState = iota // never one of its tokens
-	reusedToken                    // replaced already
-	retriedToken                   // replaced within the grace period
+	unknownToken tokenState = iota // not a token of the family
+	reusedToken                    // already rotated
+	retriedToken                   // rotated within the grace period
 	currentToken
 )
 
-// state returns what a token is to the family. Within the grace period the client may not
-// have received the current token, and may use the one before.
+// state classifies a token of the family. Within the grace period the predecessor of the current
+// token is accepted, because the client may have missed the response.
 func (f *refreshFamily) state(token string, inGrace bool) tokenState {
 	raw := refreshTokenBytes(token)
 	switch {
@@ -335,7 +332,7 @@ func (f *refreshFamily) first(now time.Time) string {
 	return token
 }
 
-// rotate makes the token that replaces the current one.
+// rotate replaces the current token by a new one.
 func (f *refreshFamily) rotate(token string, now time.Time) string {
 	f.Salt = oauth2.RandomBytes(sha256.Size)
 	next := f.successor(token)
@@ -353,21 +350,21 @@ func (f *refreshFamily) successor(token string) string {
 }
 
 func (f *refreshFamily) token(secret []byte) string {
-	id, _ := base64.RawURLEncoding.DecodeString(f.Grant.Family) // made by RandomID
+	id, _ := base64.RawURLEncoding.DecodeString(f.Grant.Family) // created by RandomID, always valid
 	body := append(id, secret...)
 	return base64.RawURLEncoding.EncodeToString(append(body, f.tag(body)...))
 }
 
 func (f *refreshFamily) tag(body []byte) []byte { return mac(f.Key, body) }
 
-// mac is HMAC-SHA256, truncated to 128 bits.
+// mac returns HMAC-SHA256 truncated to 128 bits.
 func mac(key, message []byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write(message)
 	return h.Sum(nil)[:revocation.IDSize]
 }
 
-// familyID returns the family's id, or "" if the text does not look like a refresh token.
+// familyID returns the family's id, or "" if the token is malformed.
 func familyID(token string) string {
 	raw := refreshTokenBytes(token)
 	if raw == nil {
@@ -376,9 +373,9 @@ func familyID(token string) string {
 	return base64.RawURLEncoding.EncodeToString(raw[:revocation.IDSize])
 }
 
-// refreshTokenBytes decodes a refresh token, or returns nil if the text does not look like
-// one. It also checks the text's length: encoding/base64 skips line breaks, and a token must
-// have one form only.
+// refreshTokenBytes decodes a refresh token, or returns nil if it is malformed. It checks the
+// text's length too, because encoding/base64 skips line breaks and each token must have a single
+// representation.
 func refreshTokenBytes(token string) []byte {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) != refreshTokenSize || len(token) != base64.RawURLEncoding.EncodedLen(refreshTokenSize) {
@@ -399,7 +396,7 @@ func familyKeys(ids []string) (keys []string) {
 	return keys
 }
 
-// expires returns when the family ends unless it is used again.
+// expires returns the expiry of the family without further use.
 func (f *refreshFamily) expires(idle time.Duration) time.Time {
 	if idleEnd := f.IssuedAt.Add(idle); idleEnd.Before(f.Expiry) {
 		return idleEnd
@@ -407,18 +404,18 @@ func (f *refreshFamily) expires(idle time.Duration) time.Time {
 	return f.Expiry
 }
 
-// familyStart is a family that is about to be stored, with its first token.
+// familyStart is a new family with its first token, before it is stored.
 type familyStart struct {
 	families *families
 	token    string
 	id       string
 	value    []byte
 	ttl      time.Duration
-	list     store.RecentList // of the person's grants to the client
+	list     store.RecentList // the user's families for the client
 }
 
-// calls returns the calls to the durable store that store the family and list it; none if
-// there is no family. They fail with [store.ErrTooLong] if there are too many; see makeRoom.
+// calls returns the durable store calls that store and list the family; none for a nil familyStart.
+// They fail with [store.ErrTooLong] if the list is full; see makeRoom.
 func (s *familyStart) calls() []*store.Call {
 	if s == nil {
 		return nil
@@ -426,7 +423,7 @@ func (s *familyStart) calls() []*store.Call {
 	return []*store.Call{s.list.Adding(s.id), {Op: store.Put, Key: familyKey(s.id), Value: s.value, TTL: s.ttl}}
 }
 
-// makeRoom drops the person's oldest grants to the client.
+// makeRoom removes the user's oldest grants to the client.
 func (s *familyStart) makeRoom(ctx context.Context) error {
 	dropped, err := s.list.Fold(ctx, len(s.id))
 	if err != nil {
@@ -435,9 +432,9 @@ func (s *familyStart) makeRoom(ctx context.Context) error {
 	return store.Do(ctx, store.In(s.families.durable, store.Deleting(familyKeys(dropped)...)...))
 }
 
-// drop removes a family whose code could not be redeemed. Where code and family are in one
-// store, nothing was stored, unless the answer was lost: then the family is left to expire at
-// once, but only if it is this one. Another request with the code may have succeeded.
+// drop removes a family whose code could not be redeemed. If codes and families share a store, the
+// failed step stored nothing unless its response was lost. In that case the family expires at once,
+// but only if it is this one: another request with the code may have succeeded.
 func (s *familyStart) drop(ctx context.Context, codes store.Store) {
 	if s == nil {
 		return
@@ -450,13 +447,13 @@ func (s *familyStart) drop(ctx context.Context, codes store.Store) {
 		err = durable.Delete(ctx, familyKey(s.id))
 	}
 	if err != nil && !errors.Is(err, store.ErrChanged) {
-		// Nobody has its token, and it expires.
+		// The token was never sent, and the family expires.
 		s.families.logger.WarnContext(ctx, "a refresh token that was not given out stays stored", "error", err)
 	}
 }
 
-// start makes the first refresh token of a grant, to be stored when its code is redeemed; nil
-// if it has none.
+// start creates the first refresh token of a grant, to be stored with the redemption of its code;
+// nil for a grant without refresh tokens.
 func (fs *families) start(ctx context.Context, g *Grant) (*familyStart, error) {
 	if !g.wantsRefresh() {
 		return nil, nil
@@ -479,25 +476,25 @@ func (fs *families) start(ctx context.Context, g *Grant) (*familyStart, error) {
 	return start, err
 }
 
-// rotation replaces a refresh token by the next, in one step of each store that also reads
-// whether the grant still stands.
+// rotation replaces a refresh token by its successor, in one step per store that also rereads
+// whether the grant is valid.
 type rotation struct {
 	families *families
 	client   *client.Client
 	family   *refreshFamily
-	stored   []byte // the family as it was found
-	value    []byte // as it is to be; nil if the token was replaced already
+	stored   []byte // stored form of the family before the rotation
+	value    []byte // stored form after the rotation; nil if the token was already rotated
 
 	check            *revocation.Check
-	session, consent []*store.Call // what is read, if it matters
+	session, consent []*store.Call // calls that reread session and consent, if required
 }
 
-// rotate returns the next refresh token: a new one, or within the grace period the same one
-// again. If another request was faster, the error is [store.ErrChanged].
+// rotate returns the successor of a refresh token: a new token, or within the grace period the
+// same token again. If a concurrent request has rotated the token, the error is
+// [store.ErrChanged].
 //
-// For a new one it does not read whether the family was revoked. Who revokes deletes the family
-// last: then the swap fails, if the check was too early. And PostgreSQL reads after the swap: a
-// second use may have revoked the family by then, but this request was the first.
+// For a new token it does not reread whether the family was revoked: a revocation deletes the
+// family last, so the swap fails. Besides, PostgreSQL reads after the swap: by then a replay may have revoked the family, although this request was first.
 func (fs *families) rotate(ctx context.Context, client *client.Client, f *refreshFamily, stored []byte, token string) (string, error) {
 	r := &rotation{families: fs, client: client, family: f, stored: stored}
 	if !f.isCurrent(token) {
@@ -511,7 +508,7 @@ func (fs *families) rotate(ctx context.Context, client *client.Client, f *refres
 	return next, r.do(ctx, "")
 }
 
-// do makes the step, and refuses if a family was revoked, unless that is "".
+// do executes the step. It rejects a revoked family, unless revocable is "".
 func (r *rotation) do(ctx context.Context, revocable string) (err error) {
 	g := r.family.Grant
 	if r.check, err = r.families.revocations.Check(ctx, revocable, g.binding()); err != nil {
@@ -540,8 +537,8 @@ func (r *rotation) replacing(old, value []byte) *store.Call {
 	}
 }
 
-// confirm refuses a grant that ended before the step. One that has ended for good is removed;
-// one whose consent may come back gets its token back.
+// confirm rejects a grant that was revoked before the step. It deletes the family if that is final,
+// and restores the previous token if only the consent is missing.
 func (r *rotation) confirm(ctx context.Context) error {
 	durable, g := r.families.durable, r.family.Grant
 	undoing := context.WithoutCancel(ctx)

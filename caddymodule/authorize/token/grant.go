@@ -18,61 +18,61 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Grant is what a person granted to a client. Codes hold it, and tokens are made from it.
+// Grant is a person's grant to a client. Codes store it, and tokens are issued from it.
 type Grant struct {
-	// Family identifies the grant and all its tokens. It is set before the code is sent, so
-	// that reuse of the code revokes even a token that is being made.
+	// Family identifies the grant and its tokens. It is set before the code is sent, so that a
+	// replay of the code revokes even a token that is being issued.
 	Family string `json:"family"`
 
-	ClientID       string            `json:"client_id"`                // that it was given to
-	RedirectURI    string            `json:"redirect_uri"`             // of the authorization request
-	RequestedScope string            `json:"asked"`                    // before the grant narrowed it
-	Scope          []string          `json:"scope"`                    // as granted
-	User           string            `json:"user"`                     // the sub
-	SignedInAt     time.Time         `json:"signed_in_at"`             // the auth_time
-	GrantedAt      time.Time         `json:"at"`                       // compared with cutoffs
-	Until          time.Time         `json:"until,omitzero"`           // when the person lets it end; zero if they did not say
-	Session        string            `json:"session,omitempty"`        // the sid of the sign-in
-	AMR            []string          `json:"amr,omitempty"`            // of the sign-in (RFC 8176)
-	Provider       string            `json:"provider,omitempty"`       // the key of the identity provider, if any
-	Subject        string            `json:"upstream_sub,omitempty"`   // the sub at the provider
-	Credential     []byte            `json:"credential"`               // a hash of the user's at the time
-	Generation     oauth2.Generation `json:"generation,omitempty"`     // of the client
-	CodeChallenge  string            `json:"code_challenge,omitempty"` // RFC 7636
-	Nonce          string            `json:"nonce,omitempty"`          // of the authorization request
+	ClientID       string            `json:"client_id"`                // client of the grant
+	RedirectURI    string            `json:"redirect_uri"`             // redirect URI of the authorization request
+	RequestedScope string            `json:"asked"`                    // requested scope
+	Scope          []string          `json:"scope"`                    // granted scope
+	User           string            `json:"user"`                     // sub of the user
+	SignedInAt     time.Time         `json:"signed_in_at"`             // auth_time
+	GrantedAt      time.Time         `json:"at"`                       // grant time, compared with revocation cutoffs
+	Until          time.Time         `json:"until,omitzero"`           // expiry chosen by the person; zero means none
+	Session        string            `json:"session,omitempty"`        // sid of the session
+	AMR            []string          `json:"amr,omitempty"`            // authentication methods of the sign-in (RFC 8176)
+	Provider       string            `json:"provider,omitempty"`       // key of the identity provider; "" for local users
+	Subject        string            `json:"upstream_sub,omitempty"`   // sub at the identity provider
+	Credential     []byte            `json:"credential"`               // hash of the user's credential at the time
+	Generation     oauth2.Generation `json:"generation,omitempty"`     // generation of the client
+	CodeChallenge  string            `json:"code_challenge,omitempty"` // code_challenge (RFC 7636)
+	Nonce          string            `json:"nonce,omitempty"`          // nonce of the authorization request
 
-	// Launch is the context that the client was launched with; nil without one.
+	// Launch is the launch context; nil without one.
 	Launch   *launch.Context `json:"launch,omitempty"`
-	Launcher string          `json:"launcher,omitempty"` // the client that named its patient, if one did
+	Launcher string          `json:"launcher,omitempty"` // client that named the patient; "" if the person chose it
 
-	// About is the patient whom the person was asked about, also if they gave none of the
+	// About is the patient named on the consent page, even if the person granted no access to the
 	// patient's records.
 	About string `json:"about,omitempty"`
 
-	// ShortTokens lets access tokens end after [shortLifetime], so that apps can try what they do
-	// then.
+	// ShortTokens limits access tokens to [shortLifetime], so that developers can test how their
+	// app handles expiry.
 	ShortTokens bool `json:"short_tokens,omitempty"`
 
-	// Asked says that the identity provider is asked about the sign-in when the grant is refreshed.
+	// Asked requires revalidation of the sign-in at the identity provider on refresh.
 	Asked bool `json:"revalidated,omitempty"`
 
-	own bool // the person has no other patient, as [Grants.checkAllowed] found
+	own bool // the patient is the user's only one; set by [Grants.checkAllowed]
 
-	// Claims requested by name (OpenID Connect Core §5.5).
+	// UserinfoClaims are claims requested by name (OpenID Connect Core §5.5).
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
-	IDTokenClaims  []string `json:"id_token_claims,omitempty"` // see UserinfoClaims
+	IDTokenClaims  []string `json:"id_token_claims,omitempty"` // claims requested by name for the ID token
 }
 
-// shortLifetime is that of access tokens with [Grant].ShortTokens.
+// shortLifetime is the lifetime of access tokens with [Grant].ShortTokens.
 const shortLifetime = 10 * time.Second
 
-// ScopeText returns the scope as requests and responses write it (RFC 6749 §3.3).
+// ScopeText returns the scope in its form for requests and responses (RFC 6749 §3.3).
 func (g *Grant) ScopeText() string { return strings.Join(g.Scope, " ") }
 
-// Has reports whether a scope was granted.
+// Has reports whether the scope was granted.
 func (g *Grant) Has(scope string) bool { return slices.Contains(g.Scope, scope) }
 
-// isRelated reports whether the person has the patient of a grant only as long as the FHIR server says so.
+// isRelated reports whether access to the patient depends on a relationship that the FHIR server records.
 func (g *Grant) isRelated(user *people.User) bool {
 	return g.Launch != nil && g.Launcher == "" && user.Person().IsRelated(g.Launch.Patient)
 }
@@ -90,7 +90,7 @@ func (g *Grant) check(client *client.Client, p oauth2.Parameters) error {
 	return oauth2.CheckVerifier(g.CodeChallenge, p.Get("code_verifier"))
 }
 
-// bounded returns a lifetime that ends no later than the person wants the grant to.
+// bounded limits a token lifetime to the expiry of the grant.
 func (g *Grant) bounded(lifetime time.Duration) time.Duration {
 	if g.ShortTokens {
 		lifetime = min(lifetime, shortLifetime)
@@ -101,12 +101,12 @@ func (g *Grant) bounded(lifetime time.Duration) time.Duration {
 	return min(lifetime, time.Until(g.Until))
 }
 
-// binding is that of the grant's refresh and access tokens.
+// binding returns the binding of the grant's refresh and access tokens.
 func (g *Grant) binding() revocation.Binding {
 	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.boundSession()}
 }
 
-// patient is the id of the patient whom the grant is about, or "".
+// patient returns the patient of the grant, or "".
 func (g *Grant) patient() string {
 	if g.About != "" || g.Launch == nil {
 		return g.About
@@ -120,7 +120,7 @@ func (g *Grant) wantsRefresh() bool { return g.Has(client.OfflineAccess) || g.Ha
 // online reports whether the grant's tokens end with the session.
 func (g *Grant) online() bool { return !g.Has(client.OfflineAccess) }
 
-// boundSession returns the sid of the session that the grant's tokens end with, or "".
+// boundSession returns the sid of the session to which the grant's tokens are bound, or "".
 func (g *Grant) boundSession() string {
 	if g.online() {
 		return g.Session
@@ -138,12 +138,11 @@ type Grants struct {
 	apps        *appIndex
 }
 
-// Confirm sets the time of a grant that is about to be issued, and returns the step, to be
-// made with that, that lists its client among those that have access ([Apps]) and take part
-// in the session. It fails if the session has ended in the meantime. A session that ends
-// later than that voids the grant.
+// Confirm sets the time of a new grant and returns a step to be executed with its issue. The step
+// lists the client in [Apps] and as a participant of the session. Confirm fails if the session has
+// ended meanwhile. A session that ends later voids the grant.
 func (gs *Grants) Confirm(ctx context.Context, g *Grant) (noting store.Step, err error) {
-	now := gs.revocations.Now() // before the cutoff is read, so that a later one voids the grant
+	now := gs.revocations.Now() // read before the cutoff, so that a later cutoff voids the grant
 	check, err := gs.revocations.Check(ctx, "", revocation.Binding{User: g.User, ClientID: g.ClientID, ByConsent: true, ShortLived: true})
 	if err != nil {
 		return noting, err
@@ -164,9 +163,8 @@ func (gs *Grants) Confirm(ctx context.Context, g *Grant) (noting store.Step, err
 	return store.In(gs.sessions.Durable, append(calls, gs.sessions.Participants.Adding(participant, g.Has("openid"))...)...), err
 }
 
-// user returns the person of a grant, or an error if the grant has ended with them: they
-// were removed or disabled, have another password, or signed in by an account that is no
-// longer linked to them.
+// user returns the user of a grant. The error is invalid_grant if the user was removed or disabled,
+// has changed the password, or is no longer linked to the provider account of the sign-in.
 func (gs *Grants) user(ctx context.Context, g *Grant) (*people.User, error) {
 	user, err := gs.accounts.Find(ctx, g.User)
 	if err != nil {
@@ -188,7 +186,7 @@ func (gs *Grants) user(ctx context.Context, g *Grant) (*people.User, error) {
 	return user, nil
 }
 
-// checkPatient refuses a grant whose person chose a patient for whom, as the FHIR server says, they no longer act.
+// checkPatient rejects a grant whose user no longer acts for the chosen patient, according to the FHIR server.
 func (gs *Grants) checkPatient(ctx context.Context, g *Grant, user *people.User) error {
 	if !g.isRelated(user) {
 		return nil
@@ -200,7 +198,7 @@ func (gs *Grants) checkPatient(ctx context.Context, g *Grant, user *people.User)
 	return err
 }
 
-// checkRelationship is checkPatient for the person as they are now.
+// checkRelationship loads the user and applies the current limits to the grant.
 func (gs *Grants) checkRelationship(ctx context.Context, g *Grant) error {
 	user, err := gs.user(ctx, g)
 	if err != nil {
@@ -209,7 +207,7 @@ func (gs *Grants) checkRelationship(ctx context.Context, g *Grant) error {
 	return gs.limit(ctx, g, user)
 }
 
-// limit leaves of a grant what its person may have now.
+// limit narrows a grant to the user's current scope limits and checks the patient.
 func (gs *Grants) limit(ctx context.Context, g *Grant, user *people.User) error {
 	if g.Scope = gs.accounts.ScopeLimits.Narrow(user.Attributes(), g.Scope); len(g.Scope) == 0 {
 		return oauth2.InvalidGrant("the user may have nothing of the scope any longer")
@@ -218,7 +216,7 @@ func (gs *Grants) limit(ctx context.Context, g *Grant, user *people.User) error 
 	return gs.checkPatient(ctx, g, user)
 }
 
-// revoked reports whether a grant was revoked, by itself or by a cutoff.
+// revoked reports whether a grant was revoked, individually or by a cutoff.
 func (gs *Grants) revoked(ctx context.Context, g *Grant) (bool, error) {
 	revoked, err := gs.revocations.Revoked(ctx, g.Family)
 	if revoked || err != nil {
@@ -228,12 +226,12 @@ func (gs *Grants) revoked(ctx context.Context, g *Grant) (bool, error) {
 	return revocation.IsCutOff(g.GrantedAt, cutoff), err
 }
 
-// checkAllowed refuses a grant that could no longer be made.
+// checkAllowed rejects a grant that client, user or consent would no longer permit.
 func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Client) error {
 	if g.Generation.IsAnother(client.Generation) {
 		return oauth2.InvalidGrant("another client had the client_id then")
 	}
-	g.Generation = client.Generation // to which its tokens are bound
+	g.Generation = client.Generation // generation to which the grant's tokens are bound
 	if again, err := client.GrantScope(g.ScopeText()); err != nil || !slices.Equal(again, g.Scope) {
 		return oauth2.InvalidGrant("the client may no longer have what it was granted")
 	}
@@ -258,7 +256,7 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 	return err
 }
 
-// consent returns the consent to a grant, if the client requires one and there is one.
+// consent returns the stored consent if the client requires consent; nil otherwise.
 func (gs *Grants) consent(ctx context.Context, g *Grant, client *client.Client) (*consent.Consent, error) {
 	if !client.RequiresConsent() {
 		return nil, nil
@@ -266,9 +264,9 @@ func (gs *Grants) consent(ctx context.Context, g *Grant, client *client.Client) 
 	return gs.consents.Load(ctx, g.User, client.ID)
 }
 
-// readingConsent returns the call that reads the consent to a grant again in the step that
-// issues something, if the client heeds any: one that requires none may have been refused
-// something all the same.
+// readingConsent returns the call that rereads the consent in the step that issues tokens; none for
+// clients with consent skipped. Clients without required consent are included, because the person
+// may have refused scopes.
 func (gs *Grants) readingConsent(g *Grant, c *client.Client) []*store.Call {
 	if c.Consent == client.ConsentSkip {
 		return nil
@@ -276,7 +274,7 @@ func (gs *Grants) readingConsent(g *Grant, c *client.Client) []*store.Call {
 	return []*store.Call{gs.consents.Reading(g.User, c.ID)}
 }
 
-// checkReadConsent refuses a grant whose consent had ended when it was read in a step.
+// checkReadConsent rejects a grant whose consent was no longer valid when reread in a step.
 func (gs *Grants) checkReadConsent(g *Grant, client *client.Client, read []*store.Call) error {
 	if read == nil {
 		return nil
@@ -288,8 +286,8 @@ func (gs *Grants) checkReadConsent(g *Grant, client *client.Client, read []*stor
 	return checkConsent(g, client, given)
 }
 
-// checkConsent refuses a grant whose consent has ended, if the client requires one, or of which
-// the person has refused something since.
+// checkConsent rejects a grant without a valid consent if the client requires one, and a grant of
+// which the person has since refused a part.
 func checkConsent(g *Grant, client *client.Client, all *consent.Consent) error {
 	given := all.About(consent.About{Patient: g.patient(), Own: g.own})
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// A grant type of which nothing is said, or not who may use it, is refused.
+// An empty grant type, and a grant type without rules, is rejected.
 func TestEmptyGrantType(t *testing.T) {
 	t.Parallel()
 	c := &client.Client{ResponseTypes: client.ResponseTypes, GrantTypes: []string{"", "new"}}
@@ -28,7 +28,7 @@ func TestEmptyGrantType(t *testing.T) {
 	}
 }
 
-// Without a person, what everybody gave would end.
+// An empty user is rejected instead of revoking everyone's grants.
 func TestNobodyEndsNothing(t *testing.T) {
 	t.Parallel()
 	for _, clientID := range []string{"", "app"} {
@@ -38,7 +38,7 @@ func TestNobodyEndsNothing(t *testing.T) {
 	}
 }
 
-// TestGraceByClocksThatDiffer asks a gateway whose clock is behind that of the one which replaced a refresh token.
+// TestGraceByClocksThatDiffer uses a gateway whose clock is behind the gateway that rotated the token.
 func TestGraceByClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -14,15 +14,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// introspection is the response of RFC 7662 §2.2, with the claims of SMART App Launch 2.2,
-// Token Introspection. If a token is invalid, or not the client's, it is only inactive.
+// introspection is the response of RFC 7662 §2.2 with the claims of SMART App Launch 2.2, Token
+// Introspection. Invalid tokens and tokens of other clients are reported as inactive only.
 type introspection struct {
 	Active    bool   `json:"active"`
 	TokenType string `json:"token_type,omitempty"`
 	*accessTokenClaims
 }
 
-// refreshIntrospection has no token_type, because refresh tokens have none.
+// refreshIntrospection has no token_type, which refresh tokens lack.
 type refreshIntrospection struct {
 	Active   bool             `json:"active"`
 	Issuer   string           `json:"iss"`
@@ -32,7 +32,7 @@ type refreshIntrospection struct {
 	ClientID string           `json:"client_id"`
 	Scope    string           `json:"scope"`
 
-	*launch.Context // nil without one
+	*launch.Context // nil without launch context
 }
 
 type introspectionEndpoint struct {
@@ -76,9 +76,8 @@ func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Reques
 	return &introspection{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
 }
 
-// requester returns the client that asks. It must authenticate with its credentials, or
-// with an access token of its own (SMART App Launch 2.2, Token Introspection), so that
-// nobody can probe for tokens (RFC 7662 §4).
+// requester authenticates the calling client by its credentials or by an access token of its own
+// (SMART App Launch 2.2, Token Introspection), which prevents token scanning (RFC 7662 §4).
 func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
 	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		claims, err := e.userinfo.bearerClaims(r)
@@ -86,7 +85,7 @@ func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) 
 			return nil, err
 		}
 		client, err := e.authenticator.Clients.Find(r.Context(), claims.ClientID)
-		if err == nil && client == nil { // gone since the token was verified
+		if err == nil && client == nil { // deleted since the token was verified
 			err = invalidToken
 		}
 		return client, err
@@ -98,7 +97,7 @@ func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) 
 	return client, err
 }
 
-// introspectRefreshToken returns a refresh token as active if it could be used now.
+// introspectRefreshToken reports a refresh token as active if a refresh would succeed.
 func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *issuedToken) (any, error) {
 	g := t.family.Grant
 	client, err := e.authenticator.Clients.Find(ctx, g.ClientID)
@@ -118,8 +117,8 @@ func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *i
 	}, err
 }
 
-// opensRecord reports whether an access token still opens the record of its patient: not if the person chose one for whom,
-// as the FHIR server says, they no longer act.
+// opensRecord reports whether an access token still gives access to its patient: false if the user
+// no longer acts for the chosen patient, according to the FHIR server.
 func (gs *Grants) opensRecord(ctx context.Context, t *accessTokenClaims) (bool, error) {
 	if !t.Related || t.Context == nil {
 		return true, nil

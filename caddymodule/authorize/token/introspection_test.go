@@ -89,7 +89,7 @@ func TestExpiredTokenIsInactive(t *testing.T) {
 	})
 }
 
-// A refresh token is active as long as a request with it would succeed.
+// A refresh token is active while a refresh would succeed.
 func TestIntrospectionOfRefreshToken(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); authorizetest.ResourceServer(c) })
@@ -139,8 +139,8 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 	}
 }
 
-// SMART App Launch 2.2 requirements 282 and 283: an access token authorizes the
-// one who asks, too.
+// An access token also authenticates the introspecting client (SMART App Launch 2.2 requirements
+// 282 and 283).
 func TestIntrospectionByBearer(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -189,9 +189,9 @@ func TestIntrospectionByBearer(t *testing.T) {
 	}
 }
 
-// A client that does not say who it is, is refused as such (RFC 7009 §2.2.1, RFC 7662
-// §2.3, RFC 9126 §2.3, all after RFC 6749 §5.2): what the token endpoint can tell by a
-// refresh token, nobody else takes from parameters that mean nothing there.
+// Requests without client identification are rejected with invalid_client (RFC 7009 §2.2.1, RFC
+// 7662 §2.3, RFC 9126 §2.3, each citing RFC 6749 §5.2). Only the token endpoint identifies clients
+// by refresh token.
 func TestNamelessClient(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
@@ -236,7 +236,7 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// A revocation that cannot be stored is never reported as done.
+// A revocation that cannot be stored is never reported as successful.
 func TestRevocationThatFails(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
@@ -252,7 +252,7 @@ func TestRevocationThatFails(t *testing.T) {
 	}
 }
 
-// A refresh token takes all with it that its grant gave.
+// Revoking a refresh token revokes all tokens of its grant.
 func TestRevocationOfRefreshToken(t *testing.T) {
 	t.Parallel()
 	for name, token := range map[string]func(first, second authorizetest.TokenResponse) string{

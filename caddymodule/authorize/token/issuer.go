@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// accessTokenClaims are those of RFC 9068 §2.2.
+// accessTokenClaims are the claims of access tokens (RFC 9068 §2.2).
 type accessTokenClaims struct {
 	Issuer   string           `json:"iss"`
 	Subject  string           `json:"sub"`
@@ -37,45 +37,45 @@ type accessTokenClaims struct {
 	ACR      string           `json:"acr,omitempty"`
 	FHIRUser string           `json:"fhirUser,omitempty"`
 
-	*launch.Context // that the client was launched with; nil without one
+	*launch.Context // launch context; nil without one
 
-	// UserinfoClaims are given by userinfo beside the scope's claims.
+	// UserinfoClaims are returned by userinfo in addition to the claims of the scope.
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 
-	Session         string `json:"sid,omitempty"`             // that the token ends with, if any
-	CredentialHash  string `json:"credential_hash,omitempty"` // of what [boundTo] says
-	Provider        string `json:"idp,omitempty"`             // the key of the identity provider, if any
-	ProviderAccount string `json:"idp_account,omitempty"`     // that is linked to a local user
-	Related         bool   `json:"related,omitempty"`         // the person acts for the patient, as the FHIR server says
+	Session         string `json:"sid,omitempty"`             // session to which the token is bound, if any
+	CredentialHash  string `json:"credential_hash,omitempty"` // hash of the values named at [boundTo]
+	Provider        string `json:"idp,omitempty"`             // key of the identity provider; "" for local users
+	ProviderAccount string `json:"idp_account,omitempty"`     // provider account linked to a local user
+	Related         bool   `json:"related,omitempty"`         // access to the patient depends on a relationship at the FHIR server
 }
 
-// IDTokenClaims are those of OpenID Connect Core §2. Name and contact details are left to
-// userinfo (§5.4), unless the request or the client's configuration wants them here.
+// IDTokenClaims are the claims of ID tokens (OpenID Connect Core §2). Name and contact details are
+// left to userinfo (§5.4) unless the request or the client's configuration includes them.
 type IDTokenClaims struct {
-	Issuer          string           `json:"iss"`                // this server
-	Subject         string           `json:"sub"`                // the person
-	Audience        string           `json:"aud"`                // the client_id
-	Expiry          *jwt.NumericDate `json:"exp"`                // as long as an access token
-	IssuedAt        *jwt.NumericDate `json:"iat"`                // now
-	AuthTime        *jwt.NumericDate `json:"auth_time"`          // when the person proved who they are
-	Nonce           string           `json:"nonce,omitempty"`    // of the request
-	AccessTokenHash string           `json:"at_hash,omitempty"`  // of the access token beside it
-	FHIRUser        string           `json:"fhirUser,omitempty"` // URL of the person's FHIR resource
-	Session         string           `json:"sid,omitempty"`      // the sid of the sign-in
-	AMR             []string         `json:"amr,omitempty"`      // how the person proved who they are
-	ACR             string           `json:"acr,omitempty"`      // the class of that: one of [oauth2.ACRValues]
+	Issuer          string           `json:"iss"`                // issuer URL of this server
+	Subject         string           `json:"sub"`                // sub of the user
+	Audience        string           `json:"aud"`                // client_id
+	Expiry          *jwt.NumericDate `json:"exp"`                // expiry, the same as for access tokens
+	IssuedAt        *jwt.NumericDate `json:"iat"`                // issue time
+	AuthTime        *jwt.NumericDate `json:"auth_time"`          // time of the sign-in
+	Nonce           string           `json:"nonce,omitempty"`    // nonce of the request
+	AccessTokenHash string           `json:"at_hash,omitempty"`  // hash of the access token in the same response
+	FHIRUser        string           `json:"fhirUser,omitempty"` // URL of the user's FHIR resource
+	Session         string           `json:"sid,omitempty"`      // sid of the session
+	AMR             []string         `json:"amr,omitempty"`      // authentication methods
+	ACR             string           `json:"acr,omitempty"`      // authentication context class: one of [oauth2.ACRValues]
 }
 
-// Issued are the tokens made of one grant.
+// Issued contains the tokens issued for one grant.
 type Issued struct {
 	Access, ID, refresh string        // ID is empty without the scope openid
-	Lifetime            time.Duration // of the access token
+	Lifetime            time.Duration // lifetime of the access token
 }
 
-// Issuer makes access and ID tokens.
+// Issuer issues access and ID tokens.
 type Issuer struct {
 	issuer, fhirBase    string
-	AccessTokenLifetime time.Duration // of ID tokens too
+	AccessTokenLifetime time.Duration // lifetime of access and ID tokens
 	keys                keyring.Signing
 	clients             *client.Registry
 	accounts            *people.Accounts
@@ -83,9 +83,9 @@ type Issuer struct {
 	revocations         *revocation.Revocations
 }
 
-// Issue makes an access token of the given lifetime for a person's grant, and an ID token
-// if the scope includes openid. The error is invalid_grant if the grant was revoked, or the
-// person can no longer have it.
+// Issue issues an access token of the given lifetime for a person's grant, and an ID token if the
+// scope includes openid. The error is invalid_grant if the grant was revoked or the user may no
+// longer have it.
 func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*Issued, error) {
 	audit.NoteGrant(ctx, g.ClientID, g.User, g.Scope)
 	user, err := i.grants.user(ctx, g)
@@ -124,8 +124,8 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 	return t, err
 }
 
-// dating returns the time of an access token's jti: not before its grant, which is dated after
-// all that had been cut off by then, and after the latest cutoffs that are known.
+// dating returns the issue time encoded in the jti: not before the grant, which is later than all
+// cutoffs at its time, and later than all known cutoffs.
 func (i *Issuer) dating(ctx context.Context, g *Grant, cutoff time.Time) (time.Time, error) {
 	byConsent, err := i.revocations.LatestCutoff(ctx, revocation.Binding{User: g.User, ClientID: g.ClientID, ByConsent: true})
 	at := revocation.DateAfter(revocation.DateAfter(i.revocations.Now(), cutoff), byConsent)
@@ -135,8 +135,8 @@ func (i *Issuer) dating(ctx context.Context, g *Grant, cutoff time.Time) (time.T
 	return at, err
 }
 
-// IssueIDToken makes an ID token. It holds the hash of the access token issued with it,
-// unless access is empty.
+// IssueIDToken issues an ID token, with the hash of the accompanying access token unless access is
+// empty.
 func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, access string, now time.Time) (string, error) {
 	claims := IDTokenClaims{
 		Issuer: i.issuer, Subject: user.ID, Audience: g.ClientID,
@@ -162,7 +162,7 @@ func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, 
 	return keyring.Sign(ctx, i.keys, app.SigningAlgorithm(), keyring.IDTokenType, all)
 }
 
-// withClaims adds more to the JSON form of claims.
+// withClaims adds claims to the JSON form of claims.
 func withClaims(claims any, more map[string]any) (any, error) {
 	if len(more) == 0 {
 		return claims, nil
@@ -183,8 +183,8 @@ func withClaims(claims any, more map[string]any) (any, error) {
 	return all, nil
 }
 
-// issueToClient makes the access token of a client that acts for itself (RFC 6749 §4.4).
-// Its sub is the client_id (RFC 9068 §2.2).
+// issueToClient issues an access token to a backend service (RFC 6749 §4.4). Its sub is the
+// client_id (RFC 9068 §2.2).
 func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope []string) (*Issued, error) {
 	audit.NoteGrant(ctx, client.ID, "", scope)
 	now, lifetime := time.Now(), min(i.AccessTokenLifetime, clientTokenLifetime)
@@ -201,8 +201,8 @@ func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope
 	return &Issued{Access: access, Lifetime: lifetime}, err
 }
 
-// boundTo is to what tokens are bound: the credential of a local user, whose hash is given, and the generation of the
-// client, if it has one.
+// boundTo returns a hash of the values to which a token is bound: the credential hash of a local
+// user and the generation of the client, if set.
 func boundTo(credentialHash string, client oauth2.Generation) string {
 	if client == 0 {
 		return credentialHash
@@ -210,7 +210,7 @@ func boundTo(credentialHash string, client oauth2.Generation) string {
 	return hashOf(credentialHash + "\x00" + strconv.FormatInt(int64(client), 10))
 }
 
-// clientDating returns the time of the jti of a client's own token: after all cutoffs.
+// clientDating returns the issue time encoded in the jti of a backend service's token: later than all cutoffs.
 func (i *Issuer) clientDating(ctx context.Context, client *client.Client) (at time.Time, err error) {
 	check, err := i.revocations.Check(ctx, "", revocation.Binding{User: client.ID, ClientID: client.ID})
 	if err == nil {
@@ -223,10 +223,10 @@ func (i *Issuer) clientDating(ctx context.Context, client *client.Client) (at ti
 	return revocation.DateAfter(i.revocations.Now(), cutoff), err
 }
 
-// clientTokenLifetime is the most that SMART Backend Services recommends.
+// clientTokenLifetime is the maximum recommended by SMART Backend Services.
 const clientTokenLifetime = 5 * time.Minute
 
-// grantedFHIRUser returns fhirUser if the scope was granted: clients can read access tokens
+// grantedFHIRUser returns fhirUser if its scope was granted, because clients can read access tokens
 // too.
 func (i *Issuer) grantedFHIRUser(g *Grant, user *people.User) string {
 	if !g.Has("fhirUser") {
@@ -235,7 +235,7 @@ func (i *Issuer) grantedFHIRUser(g *Grant, user *people.User) string {
 	return i.accounts.FHIRUser(user)
 }
 
-// accessTokenHash is the at_hash for algorithms with SHA-256 (OpenID Connect Core §3.1.3.6).
+// accessTokenHash returns the at_hash for algorithms with SHA-256 (OpenID Connect Core §3.1.3.6).
 func accessTokenHash(access string) string {
 	if access == "" {
 		return ""
@@ -243,7 +243,7 @@ func accessTokenHash(access string) string {
 	return hashOf(access)
 }
 
-// hashOf is the half of a digest, in base64url.
+// hashOf returns the left half of the SHA-256 of a text, in base64url.
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])

@@ -23,7 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// RFC 9068 §2.2: what an access token says.
+// Claims of access tokens (RFC 9068 §2.2).
 func TestAccessTokenClaims(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
@@ -43,8 +43,7 @@ func TestAccessTokenClaims(t *testing.T) {
 	}
 }
 
-// Codes and refresh tokens: enough bits, none twice, in characters that clients
-// that do not percent-encode leave as they are.
+// Codes and refresh tokens have enough entropy, are unique and need no percent-encoding.
 func TestEntropy(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, authorizetest.Refreshing)
@@ -104,8 +103,8 @@ func TestNoIDTokenWithoutOpenID(t *testing.T) {
 	}
 }
 
-// Where a client says so, ID tokens of the code flow tell what the scope asks for, with
-// the groups that a provider told of.
+// With the client option, ID tokens of the code flow contain the claims of the scope, including the
+// provider's groups.
 func TestScopeClaimsInIDToken(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -137,7 +136,7 @@ func TestScopeClaimsInIDToken(t *testing.T) {
 	}
 }
 
-// Nobody learns of groups who does not ask for them, or may not.
+// Groups are released only if requested and permitted.
 func TestGroupsAreAskedFor(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -167,7 +166,7 @@ func TestImplicitTokensLiveAnHour(t *testing.T) {
 	}
 }
 
-// Servers with the same keys and store accept each other's access tokens only for the same issuer and API.
+// Servers with the same keys and store accept each other's access tokens only for the same issuer and FHIR server.
 func TestTokenOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	kept := store.NewMemory(0, 0)
@@ -191,7 +190,7 @@ func TestTokenOfAnotherServer(t *testing.T) {
 	}
 }
 
-// An id_token_hint is an ID token of this issuer: no other issuer's with the same keys, and no signed userinfo.
+// ID tokens of another issuer with the same keys, and signed userinfo, are rejected as id_token_hint.
 func TestHintOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	config := func(c *authorize.Config) { c.Clients[0].UserinfoAlgorithm = "RS256" }
@@ -221,7 +220,7 @@ func TestHintOfAnotherKind(t *testing.T) {
 	}
 }
 
-// A token that was verified before is invalid once its key is retired.
+// A cached token becomes invalid once its key is retired.
 func TestVerifiedTokenOfRetiredKey(t *testing.T) {
 	t.Parallel()
 	keys := keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
@@ -240,7 +239,7 @@ func TestVerifiedTokenOfRetiredKey(t *testing.T) {
 	}
 }
 
-// No token passes for one of another kind, even where one key signs both.
+// Tokens of one kind are rejected as another kind, even when signed with the same key.
 func TestTokensOfOneKindAlone(t *testing.T) {
 	t.Parallel()
 	for _, alg := range []string{"RS256", "ES256"} {
@@ -281,7 +280,7 @@ func TestTokensOfOneKindAlone(t *testing.T) {
 	}
 }
 
-// A verified token is remembered, and yet expires and can be revoked.
+// Cached tokens still expire and can be revoked.
 func TestRememberedToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -304,7 +303,7 @@ func TestRememberedToken(t *testing.T) {
 	})
 }
 
-// A token ends with its client, and with its user.
+// A token becomes invalid when its client or user is removed.
 func TestTokenOfRemoved(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(*authorize.Config){
@@ -320,13 +319,13 @@ func TestTokenOfRemoved(t *testing.T) {
 	}
 }
 
-// A clock that jumps ahead, beyond the lifetime of a token, and back makes no revoked token valid: revocations outlive tokens by
-// a day, and tokens that seem to have expired can be revoked for a day.
+// A clock that jumps ahead beyond a token's lifetime and back does not revive revoked tokens:
+// revocations outlive tokens by a day, and expired tokens can be revoked for a day.
 func TestRevocationOutlivesClockJump(t *testing.T) {
 	t.Parallel()
 	const jump = 23 * time.Hour
 	for name, tt := range map[string]struct {
-		before, after time.Duration // until the revocation, and until the clock jumps back
+		before, after time.Duration // until the revocation, until the clock jumps back
 		revoke        func(b *authorizetest.Browser, s *authorize.Server, tokens authorizetest.TokenResponse)
 		kept          bool
 	}{

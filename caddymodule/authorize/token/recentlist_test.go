@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// However many codes one person asks for, exchanged or not, there is room for others;
-// the latest count, and what was revoked stays so.
+// A user's codes are limited in number and do not displace other users' entries. The latest codes
+// are valid, and revoked codes stay revoked.
 func TestCodesOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestCodesOfOnePersonAreBounded(t *testing.T) {
 	})
 }
 
-// So it is with the grants that can be refreshed.
+// A user's grants with refresh tokens are limited in number.
 func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(400, 0)
@@ -68,7 +68,7 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 	}
 }
 
-// Grants that ended do not count, or those of each day would end one that lasts.
+// Expired grants do not count; otherwise short-lived grants would displace a long-lived one.
 func TestEndedFamiliesDoNotCount(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
@@ -83,8 +83,7 @@ func TestEndedFamiliesDoNotCount(t *testing.T) {
 	}
 }
 
-// contended is a store in which another process is faster with each list, once at a
-// time.
+// contended is a store in which another process wins the first write to each list.
 type contended struct {
 	store.Store
 	lost map[string]bool // by key
@@ -103,12 +102,12 @@ func (c *contended) Do(ctx context.Context, calls ...*store.Call) error {
 	return c.Store.Do(ctx, calls...)
 }
 
-// What one person is given at one moment in many places is all good.
+// Concurrent grants of one user are all valid.
 func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 	t.Parallel()
 	store := &contended{store.NewMemory(0, 0), map[string]bool{}}
 	server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Store = store })
-	for range 2 { // the list is new, and not
+	for range 2 { // with a new and an existing list
 		b := authorizetest.NewBrowser(t, server)
 		refresh := b.Tokens(url.Values{"scope": {"user/*.rs offline_access"}}).Refresh
 		if got := b.Refresh(refresh, nil); got.AccessToken == "" {
@@ -120,7 +119,7 @@ func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 	}
 }
 
-// And with sessions, which another browser makes.
+// A user's sessions are limited in number; another browser displaces the oldest.
 func TestSessionsOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(2600, 0) })
@@ -147,15 +146,15 @@ func TestSessionsOfOnePersonAreBounded(t *testing.T) {
 	}
 }
 
-// However often somebody ends what they were given, the stores keep a bounded number of
-// entries, and what was ended stays so; what is newer is good.
+// However often a user revokes grants, the number of store entries is limited, revoked tokens stay
+// revoked, and newer tokens are valid.
 func TestEndingsOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	grant := authorizetest.Request(authorizetest.OfflineAccess(nil))
 	for _, tt := range []struct {
 		name  string
 		bound int
-		end   func(b *authorizetest.Browser) authorizetest.TokenResponse // what has ended
+		end   func(b *authorizetest.Browser) authorizetest.TokenResponse // returns the revoked tokens
 	}{
 		{"revoked access tokens", 200, func(b *authorizetest.Browser) authorizetest.TokenResponse {
 			answer := b.Redeem(authorizetest.Location(b.T, b.Authorize(authorizetest.Request(nil))))
@@ -186,10 +185,10 @@ func TestEndingsOfOnePersonAreBounded(t *testing.T) {
 			b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 				authorizetest.Refreshing(c)
 				c.Store, c.Durable = store, durable
-				c.Clients[0].IDTokenAlgorithm = "ES256" // quick to sign
+				c.Clients[0].IDTokenAlgorithm = "ES256" // fast to sign
 			}))
 			lasting := b.Redeem(authorizetest.Location(t, b.SignIn(grant, "alice", "right")))
-			older := authorizetest.Location(t, b.Authorize(grant)) // with a code
+			older := authorizetest.Location(t, b.Authorize(grant)) // an unredeemed code
 			first := tt.end(b)
 			var last authorizetest.TokenResponse
 			for range tt.bound + 20 {
@@ -213,7 +212,7 @@ func TestEndingsOfOnePersonAreBounded(t *testing.T) {
 	}
 }
 
-// endingsIn counts what says in a store that something has ended.
+// endingsIn counts the revocation entries in a store.
 func endingsIn(t *testing.T, store store.Store) (n int) {
 	t.Helper()
 	keys, err := store.List(t.Context(), "")
@@ -229,10 +228,10 @@ func endingsIn(t *testing.T, store store.Store) (n int) {
 	return n
 }
 
-// meanwhile is a store in which something happens once, before or after a call.
+// meanwhile is a store that runs a function once, before or after a certain call.
 type meanwhile struct {
 	store.Store
-	before, after string // the method, and the beginning of the key
+	before, after string // method and key prefix
 	happens       func()
 }
 
@@ -268,8 +267,8 @@ func (m *meanwhile) Do(ctx context.Context, calls ...*store.Call) error {
 	return err
 }
 
-// While everything of a person is ended, whoever has a session of theirs gets nothing by
-// it that outlives the ending.
+// While all of a user's grants are revoked, a concurrent request of a session gets no grant that
+// survives.
 func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 	t.Parallel()
 	store := &meanwhile{Store: store.NewMemory(0, 0)}
@@ -281,7 +280,7 @@ func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 		code := authorizetest.Location(t, b.Authorize(authorizetest.Request(authorizetest.OfflineAccess(nil)))).Query().Get("code")
 		got = b.RequestTokens(authorizetest.CodeForm(code, nil))
 	}
-	store.after = "Get families:" // those that are to be deleted are known
+	store.after = "Get families:" // the families to delete have been read
 	if _, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" {
 		t.Fatalf("error %v, or nothing happened", err)
 	}
@@ -290,7 +289,7 @@ func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 	}
 }
 
-// A session that begins while the others are ended goes no further than what it gave.
+// A session that starts during the revocation ends too, and its grants are void.
 func TestSessionBeginsDuringAnEnding(t *testing.T) {
 	t.Parallel()
 	store := &meanwhile{Store: store.NewMemory(0, 0)}
@@ -306,7 +305,7 @@ func TestSessionBeginsDuringAnEnding(t *testing.T) {
 	}
 }
 
-// A request that began in a session, and is answered when that is over, gives nothing.
+// A request that outlasts its session gets no grant.
 func TestSessionEndsDuringARequest(t *testing.T) {
 	t.Parallel()
 	for _, responseType := range []string{"code", "token"} {
@@ -327,7 +326,7 @@ func TestSessionEndsDuringARequest(t *testing.T) {
 	}
 }
 
-// Of two endings at the same time the later counts, whichever is stored first.
+// Of two concurrent revocations the later cutoff counts, regardless of the write order.
 func TestTwoEndingsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"Add", "Put"} {

@@ -55,7 +55,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// Who gets a refresh token, and who does not.
+// Conditions for issuing a refresh token.
 func TestRefreshTokenGiven(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -88,7 +88,7 @@ func TestRefreshTokenGiven(t *testing.T) {
 		if values, err := url.ParseQuery(fragment); err != nil || values.Has("refresh_token") || values.Get("scope") != "openid user/*.rs" {
 			t.Errorf("fragment %s", fragment)
 		}
-		// "scope = scope-token *( SP scope-token )" (RFC 6749 §3.3): none is no scope.
+		// "scope = scope-token *( SP scope-token )" (RFC 6749 §3.3): an empty scope is invalid.
 		u := authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"response_type": {"token"}, "scope": {"offline_access online_access"}})))
 		if u.Query().Get("error") != "invalid_scope" {
 			t.Errorf("a refresh token alone: %s", u)
@@ -152,7 +152,7 @@ func TestRefreshErrors(t *testing.T) {
 	}
 }
 
-// A public client may leave out its client_id; one with a secret may not.
+// A public client may omit client_id; a confidential client may not.
 func TestRefreshWithoutClientID(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
@@ -182,8 +182,8 @@ func confidentialTokens(b *authorizetest.Browser) authorizetest.TokenResponse {
 	return b.RequestTokens(authorizetest.CodeForm(code, redirect))
 }
 
-// RFC 6749 §6: a refresh for more than was granted is invalid_scope, in whatever way it is more, and changes nothing. As much, or
-// less, is granted as requested.
+// A refresh that exceeds the granted scope in any way is rejected with invalid_scope and changes
+// nothing (RFC 6749 §6). An equal or narrower scope is granted as requested.
 func TestRefreshForMoreThanGranted(t *testing.T) {
 	t.Parallel()
 	stored := store.NewMemory(0, 0)
@@ -250,8 +250,8 @@ func TestRefreshForMoreThanGranted(t *testing.T) {
 	}
 }
 
-// A narrower scope is that of one refresh: the next has the whole again
-// (RFC 6749 §6).
+// A narrower scope applies to one refresh only; the next refresh has the full scope again (RFC 6749
+// §6).
 func TestRefreshNarrowsScope(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
@@ -268,8 +268,8 @@ func TestRefreshNarrowsScope(t *testing.T) {
 	}
 }
 
-// A token that comes again within the grace gives the same successor; after it,
-// or once the successor was used, it ends the family.
+// Reuse within the grace period returns the same successor. Reuse afterwards, or after the
+// successor was used, revokes the family.
 func TestRefreshTokenReuse(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -317,7 +317,7 @@ func TestRefreshTokenReuse(t *testing.T) {
 					t.Errorf("%+v", got)
 				}
 				authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
-				time.Sleep(2 * 24 * time.Hour) // when nobody remembers that it was revoked
+				time.Sleep(2 * 24 * time.Hour) // after the revocation entry has expired
 				authorizetest.CheckDead(b, second.Refresh)
 			})
 		})
@@ -335,7 +335,7 @@ func TestNoRefreshGrace(t *testing.T) {
 	authorizetest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 }
 
-// Somebody else who comes with a client's token changes nothing, used or not.
+// Another client's use of a refresh token changes nothing, whether or not the token was used.
 func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 	})
 }
 
-// Of many at once exactly one rotates, and the others get its successor.
+// Of concurrent refreshes exactly one rotates the token; within the grace period the others get the same successor.
 func TestRefreshAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, grace := range []time.Duration{0, -1} {
@@ -387,8 +387,8 @@ func TestRefreshAtOnce(t *testing.T) {
 	}
 }
 
-// A refresh token ends with what it rests on, and comes back with it: to be
-// refused uses nothing up.
+// A refresh token is rejected while its user, client or scope is missing, and accepted again
+// afterwards. A rejection does not use the token up.
 func TestRefreshEnds(t *testing.T) {
 	t.Parallel()
 	app := func(change func(*client.Client)) func(*authorize.Config) {
@@ -492,7 +492,7 @@ func TestRefreshLifetimes(t *testing.T) {
 	}
 }
 
-// A federated person's account outlives a restart with their refresh token.
+// A federated user with a refresh token survives a restart.
 func TestRefreshOfFederatedUser(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -515,7 +515,7 @@ func TestRefreshOfFederatedUser(t *testing.T) {
 	authorizetest.CheckDead(b, next.Refresh, next.AccessToken)
 }
 
-// While the durable store fails, nothing is given, and nothing is called done.
+// While the durable store fails, no tokens are issued and no operation reports success.
 func TestDurableStoreFails(t *testing.T) {
 	t.Parallel()
 	broken := false
@@ -544,8 +544,8 @@ func TestDurableStoreFails(t *testing.T) {
 	authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
 }
 
-// What was revoked stays so over a restart, which empties the store in memory,
-// and what was not goes on. Until revocations can be read, no token is good.
+// Revocations and grants survive a restart, which empties the memory store. Until revocations have
+// been loaded, every token is rejected.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	broken := false
@@ -575,18 +575,18 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A crash, or an outage of the store, may lose the answer that held the new token. Who comes
-// with the old one when it is over is no thief for as long as the grace; what was rotated since,
-// or so long before an outage that its answer was not lost, is held to its own time.
+// A crash or store outage may lose the response with the new token. The grace period then starts at
+// the end of the outage. Tokens rotated after the outage, or well before it, have their ordinary
+// grace period.
 func TestGraceAfterOutage(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
-		began time.Duration // of the outage, from the rotation; 0: not known, as of a restart
-		down  time.Duration // from the rotation to the end of the outage
-		later time.Duration // from there to the next try
+		began time.Duration // start of the outage relative to the rotation; 0: unknown, e.g. a restart
+		down  time.Duration // end of the outage relative to the rotation
+		later time.Duration // time from there to the retry
 		grace time.Duration
-		again bool // the same token is given
+		again bool // same successor expected
 	}{
 		{"restart", 0, time.Minute, 0, 0, true},
 		{"restart, within the grace", 0, time.Hour, 9 * time.Second, 0, true},
@@ -623,7 +623,7 @@ func TestGraceAfterOutage(t *testing.T) {
 	}
 }
 
-// TestSessionIdle checks who is signed out after a quarter of an hour without activity, and what counts as that.
+// TestSessionIdle checks which sessions end after 15 minutes without activity, and which requests count as activity.
 func TestSessionIdle(t *testing.T) {
 	t.Parallel()
 	const idle = 15 * time.Minute
@@ -673,8 +673,8 @@ func TestSessionIdle(t *testing.T) {
 	}
 }
 
-// TestSessionIdleOfBefore checks that a session from before there was a limit goes on while its person is active, for its
-// lifetime and no longer.
+// TestSessionIdleOfBefore checks that a session from before the idle limit was configured continues
+// while its user is active, until its lifetime ends.
 func TestSessionIdleOfBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

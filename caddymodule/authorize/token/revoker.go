@@ -19,17 +19,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// RevokedGrants counts what [Revoker.RevokeGrants] revoked beside codes and access tokens.
+// RevokedGrants counts the objects revoked by [Revoker.RevokeGrants] besides codes and access tokens.
 type RevokedGrants struct {
-	Sessions      int `json:"sessions"`       // of the person
-	RefreshTokens int `json:"refresh_tokens"` // grants that could be refreshed
-	Consents      int `json:"consents"`       // that were remembered; people are asked again
+	Sessions      int `json:"sessions"`       // ended sessions
+	RefreshTokens int `json:"refresh_tokens"` // revoked grants with refresh tokens
+	Consents      int `json:"consents"`       // deleted consents; the next request asks again
 }
 
-// ErrUnknownHolder says that user or client do not exist, and that nothing was revoked.
+// ErrUnknownHolder means that the user or client does not exist and that nothing was revoked.
 var ErrUnknownHolder = errors.New("no such user or client, and nothing was given to them")
 
-// Revoker revokes grants for operators, and for the people who gave them.
+// Revoker revokes grants on behalf of operators and users.
 type Revoker struct {
 	durable     store.Store
 	accounts    *people.Accounts
@@ -39,16 +39,16 @@ type Revoker struct {
 	trail       *audit.Recorder
 	apps        *appIndex
 	consents    *consent.Consents
-	turns       *fairqueue.Queue // of people: to search the store, as long as not all is listed, is costly
+	turns       *fairqueue.Queue // per-user queue, because revoking may have to scan the store
 	families    *families
 }
 
-// RevokeGrants revokes codes, access tokens, refresh tokens and consents: all of a user, all
-// of a client, or those of the user to the client if both are named. Without a client, the
-// user's sessions end too; with one, people stay signed in, and the client is notified of a
-// logout (OpenID Connect Back-Channel Logout 1.0). Later grants are not affected. After an
-// error, what was revoked stays revoked, and the call can be repeated. If nothing was
-// revoked and the user or client does not exist, the error is [ErrUnknownHolder].
+// RevokeGrants revokes codes, access tokens, refresh tokens and consents: all of a user, all of a
+// client, or all of the pair if both are given. Without a client, the user's sessions end too. With
+// a client, sessions continue and the client receives a back-channel logout (OpenID Connect
+// Back-Channel Logout 1.0). Later grants are unaffected. After an error, completed revocations
+// remain, and the call can be repeated. The error is [ErrUnknownHolder] if nothing was revoked and
+// the user or client does not exist.
 func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (RevokedGrants, error) {
 	var revoked RevokedGrants
 	if user == "" && clientID == "" {
@@ -62,9 +62,9 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 	return revoked, err
 }
 
-// EndPerson is [Revoker.RevokeGrants] of all of a user, for a reason that is not the operator's.
+// EndPerson calls [Revoker.RevokeGrants] for all grants of a user, with a reason for the audit trail.
 func (r *Revoker) EndPerson(ctx context.Context, user, reason string) error {
-	if user == "" { // which would be everybody
+	if user == "" { // would mean all users
 		return ErrUnknownHolder
 	}
 	err := r.revokeGrants(ctx, user, "", false, new(RevokedGrants))
@@ -72,8 +72,8 @@ func (r *Revoker) EndPerson(ctx context.Context, user, reason string) error {
 	return err
 }
 
-// revokeGrants ends sessions first, so that they give nothing more, unless the person stays signed in. It continues after
-// an error.
+// revokeGrants ends sessions first, unless the user stays signed in, so that they issue nothing
+// more. It continues after errors.
 func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, staysSignedIn bool, revoked *RevokedGrants) error {
 	var errs [6]error
 	began := r.revocations.Now()
@@ -83,11 +83,11 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, stays
 	}
 	errs[1] = r.revocations.CutOff(ctx, revocation.RareCutoff, cutoffOf(user, clientID))
 	if ends && errs[1] == nil {
-		var late int // sessions that began while the others were ended: what they gave until the cutoff is void
+		var late int // sessions that started meanwhile; their grants up to the cutoff are void
 		late, errs[5] = r.sessions.EndByUser(ctx, user)
 		revoked.Sessions += late
 	}
-	if errs[1] == nil { // without the cutoff, a refresh token in use would survive
+	if errs[1] == nil { // without the cutoff, a refresh token in rotation would survive
 		revoked.RefreshTokens, errs[1] = r.deleteFamilies(ctx, user, clientID)
 	}
 	revoked.Consents, errs[2] = r.consents.Delete(ctx, user, clientID)
@@ -97,13 +97,13 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, stays
 	case staysSignedIn:
 		errs[3] = r.sessions.RemoveClients(ctx, user)
 	}
-	if user != "" && errors.Join(errs[:]...) == nil { // else it stays listed, to be ended again
+	if user != "" && errors.Join(errs[:]...) == nil { // otherwise the app stays listed for another attempt
 		errs[4] = r.apps.forget(ctx, user, clientID, began)
 	}
 	return errors.Join(errs[:]...)
 }
 
-// deleteFamilies deletes families, and returns how many.
+// deleteFamilies deletes families and returns their number.
 func (r *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (deleted int, err error) {
 	keys, err := r.families.keysOf(ctx, user, clientID)
 	if err != nil {
@@ -114,10 +114,10 @@ func (r *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (de
 	})
 }
 
-// EndApps revokes what a person gave to a client, or to all if it is empty, as
-// [Revoker.RevokeGrants] does. The person stays signed in.
+// EndApps revokes a user's grants to one client, or to all clients if clientID is empty, like
+// [Revoker.RevokeGrants]. The user stays signed in.
 func (r *Revoker) EndApps(ctx context.Context, user, clientID string) error {
-	if user == "" { // which would be everybody
+	if user == "" { // would mean all users
 		return ErrUnknownHolder
 	}
 	leave, err := r.turns.Enter(ctx, user)
@@ -140,7 +140,7 @@ func cutoffOf(user, clientID string) string {
 	return revocation.PairCutoff(user, clientID)
 }
 
-// checkKnown detects misspelled names.
+// checkKnown rejects unknown users and clients, which are probably misspelled.
 func (r *Revoker) checkKnown(ctx context.Context, user, clientID string) error {
 	client, err := r.clients.Find(ctx, clientID)
 	if err != nil {
@@ -156,12 +156,12 @@ func (r *Revoker) checkKnown(ctx context.Context, user, clientID string) error {
 	return nil
 }
 
-// EndSignIn ends what came of a sign-in at an identity provider: the session, if its person has not
-// signed in to it another way since, and the grants that outlive it. It can be repeated.
+// EndSignIn revokes everything issued from a sign-in at an identity provider: the session, unless
+// the user has since signed in to it another way, and grants that outlive the session. Idempotent.
 func (r *Revoker) EndSignIn(ctx context.Context, s revalidation.SignIn) error {
 	stored, err := r.sessions.Find(ctx, s.SID)
 	switch {
-	case err == nil && stored == nil: // its access tokens may last
+	case err == nil && stored == nil: // access tokens of the ended session may still be valid
 		err = r.revocations.EndSession(ctx, s.SID, nil, nil)
 	case errors.Is(err, session.ErrUnreadable), err == nil && stored.Provider == s.Provider:
 		_, err = r.sessions.EndByID(ctx, s.SID)
@@ -169,7 +169,7 @@ func (r *Revoker) EndSignIn(ctx context.Context, s revalidation.SignIn) error {
 	return errors.Join(err, r.endGrantsOf(ctx, s))
 }
 
-// endGrantsOf revokes the grants of a sign-in that can be refreshed.
+// endGrantsOf revokes the grants of a sign-in that have refresh tokens.
 func (r *Revoker) endGrantsOf(ctx context.Context, s revalidation.SignIn) error {
 	keys, err := r.families.keysOf(ctx, s.User, "")
 	var grants []*Grant
@@ -205,7 +205,7 @@ type revocationEndpoint struct {
 	verifier      *Verifier
 }
 
-// serve reports success for an invalid token (RFC 7009 §2.2).
+// serve reports success for invalid tokens too (RFC 7009 §2.2).
 func (e *revocationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	if err := e.revokeToken(w, r); err != nil {
 		e.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
@@ -225,7 +225,7 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 	if err != nil {
 		return err
 	}
-	t, err := e.find(r.Context(), p, revocation.ClockJump) // by a clock that jumped ahead, the token may have expired
+	t, err := e.find(r.Context(), p, revocation.ClockJump) // leeway, because a clock that jumped ahead makes valid tokens look expired
 	switch {
 	case t == nil || err != nil:
 		return err
@@ -239,7 +239,7 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 	return nil
 }
 
-// revoke revokes an access token, or the whole grant of a refresh token.
+// revoke revokes an access token, or the whole grant in case of a refresh token.
 func (e *revocationEndpoint) revoke(ctx context.Context, t *issuedToken) error {
 	if t.family != nil {
 		return e.families.revoke(ctx, t.family.Grant)
@@ -255,13 +255,13 @@ func (e *revocationEndpoint) revoke(ctx context.Context, t *issuedToken) error {
 type issuedToken struct {
 	access         *accessTokenClaims
 	family         *refreshFamily
-	current        bool // the refresh token that can be used
+	current        bool // whether it is the family's current refresh token
 	clientID, user string
 }
 
-// find returns the token that a request names, or nil if it is invalid; an access token may have expired less than leeway ago. Access and refresh
-// tokens differ in form, so token_type_hint is not needed (RFC 7009 §2.1). An old refresh
-// token still identifies its family.
+// find returns the token named in a request, or nil if it is invalid. An access token may have
+// expired less than leeway ago. Access and refresh tokens differ in form, which makes
+// token_type_hint unnecessary (RFC 7009 §2.1). An old refresh token still identifies its family.
 func (e *revocationEndpoint) find(ctx context.Context, p oauth2.Parameters, leeway time.Duration) (*issuedToken, error) {
 	raw := p.Get("token")
 	if raw == "" {

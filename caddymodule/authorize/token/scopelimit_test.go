@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// wardLimits are rows for doctors and nurses, by group and by a claim.
+// wardLimits sets scope limits for doctors and nurses by group and claim.
 func wardLimits(c *authorize.Config) {
 	authorizetest.Refreshing(c)
 	c.ScopeLimits = []scopelimit.Row{
@@ -25,7 +25,7 @@ func wardLimits(c *authorize.Config) {
 	}
 }
 
-// member is somebody with these groups at the provider, as roles of Keycloak's.
+// member returns a person with the given groups at the provider (Keycloak roles).
 func member(groups ...string) []providertest.Person {
 	return []providertest.Person{{Subject: "s", Claims: map[string]any{"realm_access": map[string]any{"roles": groups}, "ward": 7}}}
 }
@@ -38,8 +38,8 @@ func newWard(t *testing.T, p *providertest.Provider) *authorizetest.Browser {
 	}))
 }
 
-// TestScopeFollowsGroups changes the groups of somebody who has tokens: what they may have no longer ends at once for
-// the access token, and for the refresh token as far as it goes.
+// TestScopeFollowsGroups removes groups of a user with tokens: the access token becomes invalid at
+// once, and a refresh returns the reduced scope.
 func TestScopeFollowsGroups(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -71,7 +71,8 @@ func TestScopeFollowsGroups(t *testing.T) {
 	}
 }
 
-// TestNothingLeftOfScope refuses to refresh what a change of the rows leaves nothing of, and gives it again afterwards.
+// TestNothingLeftOfScope checks that a refresh fails while the scope limits permit nothing, and succeeds again
+// afterwards.
 func TestNothingLeftOfScope(t *testing.T) {
 	t.Parallel()
 	durable, groups := store.NewMemory(0, 0), []string{"doctors"}
@@ -94,7 +95,8 @@ func TestNothingLeftOfScope(t *testing.T) {
 	authorizetest.Equal(t, b.Refresh(tokens.Refresh, nil).Error, "")
 }
 
-// TestScopeOfGrant grants people what their rows cover, asks them for no more, and refuses what leaves nothing.
+// TestScopeOfGrant checks that grants and consent pages are narrowed to the scope limits, and that empty grants are
+// rejected.
 func TestScopeOfGrant(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, groups, asked, want string }{
@@ -133,8 +135,8 @@ func TestScopeOfGrant(t *testing.T) {
 	}
 }
 
-// TestNamesakes: a group of one provider is not that of another, nor that of a user here, where a row says whose it means. What
-// a provider does not say whole, rules are told to be unread.
+// TestNamesakes checks that same-named groups of different providers, or of local users, are kept
+// apart by rows with an idp. Claims that are not simple values are reported to rules as unread.
 func TestNamesakes(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -167,7 +169,7 @@ func TestNamesakes(t *testing.T) {
 	authorizetest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "local ")
 }
 
-// TestScopeOfClient leaves what is no person's alone.
+// TestScopeOfClient checks that scope limits do not apply to backend services.
 func TestScopeOfClient(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {

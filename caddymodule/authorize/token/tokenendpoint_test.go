@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
-// The words of a request are the words of the answer, those of SMART 1 too.
+// The response spells scopes like the request, including SMART 1 scopes.
 func TestScopeInTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"user/Patient.read", "user/Patient.rs", "user/*.read offline_access"} {
@@ -227,8 +227,8 @@ func TestClientCredentialsWithoutSystemScope(t *testing.T) {
 	}
 }
 
-// RFC 6749 §5.2 keeps quotes and backslashes out of error_description, and we
-// keep the client's words out of it.
+// error_description contains no quotes or backslashes (RFC 6749 §5.2) and nothing sent by the
+// client.
 func TestErrorDescription(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -239,7 +239,7 @@ func TestErrorDescription(t *testing.T) {
 	}
 }
 
-// Test modules of the OpenID Foundation's conformance suite, by their names.
+// Modules of the OpenID Foundation's conformance suite, by name.
 func TestOIDF(t *testing.T) {
 	t.Parallel()
 	modules := map[string]func(*testing.T){
@@ -275,7 +275,7 @@ func TestOIDF(t *testing.T) {
 	}
 }
 
-// Tests of Inferno's SMART App Launch STU2.2 suite, by their ids.
+// Tests of Inferno's SMART App Launch STU2.2 suite, by id.
 func TestInferno(t *testing.T) {
 	t.Parallel()
 	refused := func(t *testing.T, r *http.Response) {

@@ -15,43 +15,43 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
-// Config is what [New] needs.
+// Config configures [New].
 type Config struct {
 	*endpoint.Responder
 
-	FHIRBase       string       // the aud of access tokens
-	Keys           keyring.Keys // that sign tokens
-	Store, Durable store.Store  // of codes, and of refresh tokens
-	Lifetimes      Lifetimes    // of what is issued
+	FHIRBase       string       // aud of access tokens
+	Keys           keyring.Keys // signing keys
+	Store, Durable store.Store  // stores for codes and for refresh tokens
+	Lifetimes      Lifetimes    // lifetimes of tokens, codes and sessions
 
-	Authenticator *client.Authenticator   // of clients
-	Count         Count                   // of their requests
-	Accounts      *people.Accounts        // of people
-	Patients      *launch.Patients        // whom they act for
-	Consents      *consent.Consents       // of people
-	Revocations   *revocation.Revocations // of tokens and grants
-	Sessions      *session.Sessions       // of people
+	Authenticator *client.Authenticator   // client authentication
+	Count         Count                   // counter of token requests
+	Accounts      *people.Accounts        // users
+	Patients      *launch.Patients        // relationships to patients
+	Consents      *consent.Consents       // stored consents
+	Revocations   *revocation.Revocations // revocations and cutoffs
+	Sessions      *session.Sessions       // browser sessions
 }
 
-// Count counts a request to the token endpoint, or refuses it. The client is empty before it is known.
+// Count counts or rejects a request to the token endpoint. clientID is empty until the client is identified.
 type Count func(w http.ResponseWriter, r *http.Request, clientID string, public bool) error
 
-// Tokens issue, check and revoke tokens.
+// Tokens issues, verifies and revokes tokens.
 type Tokens struct {
-	Grants   *Grants   // checks grants
-	Holders  *Holders  // finds whom access tokens stand for
-	Issuer   *Issuer   // makes tokens
-	Verifier *Verifier // checks tokens
+	Grants   *Grants   // validity of grants
+	Holders  *Holders  // holders of access tokens
+	Issuer   *Issuer   // issues tokens
+	Verifier *Verifier // verifies tokens
 	Codes    *Codes    // issues and redeems codes
-	Revoker  *Revoker  // revokes grants for operators and people
-	Apps     *Apps     // lists who has access
+	Revoker  *Revoker  // revokes grants for operators and users
+	Apps     *Apps     // lists apps with access
 	families *families
 
-	// Endpoints are the token, revocation, introspection and UserInfo endpoints, by path.
+	// Endpoints contains the token, revocation, introspection and UserInfo endpoints by path.
 	Endpoints map[string]http.Handler
 }
 
-// New returns the Tokens of a configuration.
+// New creates Tokens from a configuration.
 func New(c Config) *Tokens {
 	apps := &appIndex{durable: c.Durable, lasting: c.Lifetimes.Code + c.Lifetimes.AccessToken}
 	t := &Tokens{

@@ -36,7 +36,7 @@ func (e *userinfoEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// respond sends the claims that a token allows: as JSON, or signed for clients that registered
+// respond sends the claims permitted by a token: as JSON, or signed for clients that registered
 // userinfo_signed_response_alg.
 func (e *userinfoEndpoint) respond(w http.ResponseWriter, r *http.Request, token *accessTokenClaims) error {
 	user, names, err := e.user(r.Context(), token)
@@ -61,8 +61,8 @@ func (e *userinfoEndpoint) respond(w http.ResponseWriter, r *http.Request, token
 	return err
 }
 
-// authenticate returns the claims of the request's access token, which is in the header or in a
-// form (OpenID Connect Core §5.3.1).
+// authenticate returns the claims of the request's access token, from the header or a form (OpenID
+// Connect Core §5.3.1).
 func (e *userinfoEndpoint) authenticate(w http.ResponseWriter, r *http.Request) (*accessTokenClaims, error) {
 	raw, err := formToken(w, r)
 	if err == nil && raw == "" {
@@ -74,8 +74,8 @@ func (e *userinfoEndpoint) authenticate(w http.ResponseWriter, r *http.Request) 
 	return e.tokenClaims(r.Context(), raw)
 }
 
-// formToken returns the access token of a form (RFC 6750 §2.2), or "". It refuses a second
-// one in the header, which others might use in its place.
+// formToken returns the access token of a form (RFC 6750 §2.2), or "". It rejects an additional
+// token in the header, which an intermediary might use instead.
 func formToken(w http.ResponseWriter, r *http.Request) (string, error) {
 	if r.Method != http.MethodPost || !oauth2.IsForm(r) {
 		return "", nil
@@ -102,7 +102,7 @@ func headerToken(r *http.Request) (string, error) {
 	scheme, raw, _ := strings.Cut(strings.Join(headers, ", "), " ")
 	switch {
 	case !strings.EqualFold(scheme, "Bearer"):
-		return "", &oauth2.Error{Status: http.StatusUnauthorized} // no code without a token (RFC 6750 §3.1)
+		return "", &oauth2.Error{Status: http.StatusUnauthorized} // no error code without a token (RFC 6750 §3.1)
 	case len(headers) > 1 || len(raw) > oauth2.MaxParameter:
 		return "", oauth2.InvalidRequest("send one access token, as Authorization: Bearer")
 	}

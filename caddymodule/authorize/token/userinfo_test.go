@@ -74,8 +74,8 @@ func TestUserinfoRefuses(t *testing.T) {
 	}
 }
 
-// The access token may be posted in a form (RFC 6750 §2.2), not be in the query,
-// nor in the form and the header.
+// The access token may be in a form (RFC 6750 §2.2), but not in the query, nor in both form and
+// header.
 func TestUserinfoByForm(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -117,7 +117,7 @@ func TestUserinfoOfClient(t *testing.T) {
 	}
 }
 
-// The claims of each scope (OpenID Connect Core §5.4), as userinfo tells them.
+// Claims of each scope at userinfo (OpenID Connect Core §5.4).
 func TestScopeClaims(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -148,7 +148,7 @@ func TestScopeClaims(t *testing.T) {
 	}
 }
 
-// address is not one of the interface's reserved scopes: it must be listed.
+// address is not a reserved scope of the interface: clients must list it.
 func TestAddressMustBeListed(t *testing.T) {
 	t.Parallel()
 	u := authorizetest.Location(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Authorize(authorizetest.Request(url.Values{"scope": {"openid address"}})))
@@ -162,7 +162,7 @@ func TestClaimsParameter(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, claims      string
-		userinfo, idToken []string // beside sub and what is always there
+		userinfo, idToken []string // in addition to the standard claims
 	}{
 		{"for userinfo", `{"userinfo":{"email":null,"given_name":{"essential":true}}}`, []string{"email", "given_name"}, nil},
 		{"for the ID token", `{"id_token":{"email":{"essential":true},"auth_time":{"essential":true}}}`, nil, []string{"email"}},
@@ -229,7 +229,7 @@ func TestClaimsParameterRefused(t *testing.T) {
 	}
 }
 
-// Claims whose scope the client may not ask for cannot be had by their names.
+// Claims cannot be requested by name without permission for their scope.
 func TestClaimsParameterGivesNoMoreThanScopes(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -258,7 +258,7 @@ func TestClaimsParameterDiscovered(t *testing.T) {
 	}
 }
 
-// A user with a claim that cannot be is found when the configuration is read.
+// Invalid user claims are rejected when the configuration is loaded.
 func TestUserClaimsAreChecked(t *testing.T) {
 	t.Parallel()
 	c := authorizetest.Config()

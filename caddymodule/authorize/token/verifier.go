@@ -21,19 +21,19 @@ import (
 
 var errInvalidToken = errors.New("not a valid token of ours")
 
-// ErrInvalidHint says that an id_token_hint is not an ID token of this server.
+// ErrInvalidHint means that an id_token_hint is not an ID token of this server.
 var ErrInvalidHint = errors.New("id_token_hint is no ID token of ours")
 
-// maxSignatures is how many verified tokens are cached, each about 1 KiB.
+// maxSignatures is the cache size in verified tokens, each about 1 KiB.
 const maxSignatures = 20_000
 
-// verifiedToken is a token with a valid signature. It is immutable.
+// verifiedToken is a token with a verified signature. Immutable.
 type verifiedToken struct {
 	claims *accessTokenClaims
 	kid    string
 }
 
-// Verifier checks tokens that this server issued.
+// Verifier verifies tokens issued by this server.
 type Verifier struct {
 	issuer, fhirBase string
 	keys             keyring.Keys
@@ -42,8 +42,8 @@ type Verifier struct {
 	holders          *Holders
 }
 
-// verify validates an access token (RFC 9068 §4), which may have expired less than leeway ago. Its error is errInvalidToken if
-// the token has expired before, was revoked, or is not one of this server.
+// verify validates an access token (RFC 9068 §4), which may have expired less than leeway ago. The
+// error is errInvalidToken if the token expired earlier, was revoked, or is not from this server.
 func (vr *Verifier) verify(ctx context.Context, raw string, leeway time.Duration) (*accessTokenClaims, error) {
 	v, err := vr.verified(ctx, raw)
 	if err != nil {
@@ -63,10 +63,10 @@ func (vr *Verifier) verify(ctx context.Context, raw string, leeway time.Duration
 	return v.claims, err
 }
 
-// verified checks the signature of an access token. A cached result counts as long as its
-// key is in the keyring; expiry and revocation are not cached.
+// verified verifies the signature of an access token. A cached result is valid while its key is in
+// the keyring; expiry and revocation are not cached.
 func (vr *Verifier) verified(ctx context.Context, raw string) (verifiedToken, error) {
-	digest := sha256.Sum256([]byte(raw)) // of the whole: a part could be another token's too
+	digest := sha256.Sum256([]byte(raw)) // of the entire token, because parts may occur in another token
 	if known, ok := vr.signatures.Get(digest); ok {
 		has, err := vr.keys.Has(ctx, known.kid)
 		if err != nil || has {
@@ -92,8 +92,8 @@ func (vr *Verifier) checkSignature(ctx context.Context, raw string) (verifiedTok
 	return verifiedToken{claims, kid}, nil
 }
 
-// open checks the signature of a JWT of one type, and reads its claims. Its error is
-// errInvalidToken, or [keyring.ErrUnknownKey] if the key may have been retired.
+// open verifies the signature of a JWT of one type and decodes its claims. The error is
+// errInvalidToken, or [keyring.ErrUnknownKey] for a possibly retired key.
 func (vr *Verifier) open(ctx context.Context, raw, typ string, algorithms []jose.SignatureAlgorithm, claims any) (kid string, err error) {
 	token, err := jwt.ParseSigned(raw, algorithms)
 	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != typ {
@@ -110,16 +110,16 @@ func (vr *Verifier) open(ctx context.Context, raw, typ string, algorithms []jose
 	return kid, nil
 }
 
-// current reports whether an access token is of this server, and expired less than leeway ago, if it did.
+// current reports whether an access token is from this server and not expired for longer than leeway.
 func (vr *Verifier) current(c *accessTokenClaims, leeway time.Duration) bool {
 	return c.Issuer == vr.issuer && c.Audience == vr.fhirBase && c.Expiry != nil && time.Now().Before(c.Expiry.Time().Add(leeway))
 }
 
-// Hint reads an id_token_hint, expired or not (OpenID Connect Core §3.1.2.1). Its error is
-// [ErrInvalidHint], or [keyring.ErrUnknownKey] if the key may have been retired.
+// Hint verifies an id_token_hint, expired or not (OpenID Connect Core §3.1.2.1). The error is
+// [ErrInvalidHint], or [keyring.ErrUnknownKey] for a possibly retired key.
 func (vr *Verifier) Hint(ctx context.Context, raw string) (*IDTokenClaims, error) {
 	claims := new(IDTokenClaims)
-	_, err := vr.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims)                        // not a logout token
+	_, err := vr.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims)                        // rejects logout tokens
 	if errors.Is(err, errInvalidToken) || err == nil && (claims.Issuer != vr.issuer || claims.Expiry == nil) { // signed userinfo has no exp
 		err = ErrInvalidHint
 	}
@@ -137,18 +137,18 @@ func (c *accessTokenClaims) token() tokenclaim.AccessToken {
 	}
 }
 
-// Holders finds whom access tokens stand for.
+// Holders finds the holders of access tokens.
 type Holders struct {
 	clients     *client.Registry
 	accounts    *people.Accounts
 	revocations *revocation.Revocations
 }
 
-// Find returns whom an access token stands for; nil if what it depends on has ended: the
-// person was removed or disabled or has another password or second factor, the client was
-// removed, whether or not there is another one by now, it or the person may no longer have the scope, the client now requires a further factor, the session or the link to the provider's account
-// ended, or all grants were revoked. It does not check whether the token itself was revoked;
-// see [revocation.Revocations.Revoked].
+// Find returns the holder of an access token, or nil if the token is no longer valid: the user was
+// removed or disabled, or changed the password or second factor; the client was removed or
+// replaced; the client or user may no longer have the scope; the client now requires another
+// factor; the session or provider link has ended; or all grants were revoked. It does not check
+// revocation of the token itself; see [revocation.Revocations.Revoked].
 func (h *Holders) Find(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
 	client, err := h.clients.Find(ctx, t.ClientID)
 	if client == nil || err != nil || !client.AllowsScope(t.Scope) {
@@ -173,12 +173,12 @@ func (h *Holders) Find(ctx context.Context, t tokenclaim.AccessToken) (*tokencla
 	return &tokenclaim.Holder{FHIRUser: h.accounts.FHIRUser(user), Attributes: user.Attributes()}, nil
 }
 
-// maySignIn reports whether the person could still sign in to the client the same way, with the same factors.
+// maySignIn reports whether the user could still sign in to the client with the same provider and factors.
 func (h *Holders) maySignIn(ctx context.Context, t tokenclaim.AccessToken, client *client.Client, user *people.User) (bool, error) {
 	if !oauth2.MeetsACR(t.ACR, client.ACR) {
 		return false, nil
 	}
-	if t.Provider == "" && len(client.IdentityProviders) == 0 { // the common case
+	if t.Provider == "" && len(client.IdentityProviders) == 0 { // common case
 		return true, nil
 	}
 	if !h.accounts.Ways(client.IdentityProviders).Has(t.Provider) {
@@ -194,7 +194,7 @@ func (h *Holders) maySignIn(ctx context.Context, t tokenclaim.AccessToken, clien
 	return !unlinked, err
 }
 
-// errSuspended refuses a token of before its identity provider was suspended. It may be good again.
+// errSuspended rejects tokens of a suspended identity provider. They become valid again when the suspension ends.
 var errSuspended = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "the identity provider of this person is suspended",
 }
