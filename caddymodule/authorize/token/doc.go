@@ -12,9 +12,7 @@
 //	introspection.go  introspection endpoint
 //	revoker.go        revocation endpoint; revokes all grants of a user, client or sign-in
 //	apps.go           apps with access to a user's records
-//	apps.go           the apps that have access to a person's records
 //
 // All tokens of a grant form a family. The jti of an access token starts with the family's id, so
 // that one entry revokes the family (package revocation).
-// id, so that one entry revokes them all (package revocation).
 package token

@@ -145,7 +145,7 @@ func TestGroupsAreAskedFor(t *testing.T) {
 	}
 }
 
-// An access token that came by way of the browser lives an hour at most.
+// Access tokens issued through the browser are valid for an hour at most.
 func TestImplicitTokensLiveAnHour(t *testing.T) {
 	t.Parallel()
 	for lifetime, want := range map[time.Duration]string{24 * time.Hour: "3600", 10 * time.Minute: "600"} {
