@@ -21,8 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// storedAccount is a federated person, kept as long as sessions, codes and tokens refer to
-// its id.
+// storedAccount is a federated person, stored while sessions, codes and tokens refer to its id.
 type storedAccount struct {
 	Provider string   `json:"provider"`
 	Issuer   string   `json:"issuer"`
@@ -31,41 +30,41 @@ type storedAccount struct {
 	Username string   `json:"username,omitempty"`
 	User     User     `json:"user"`
 
-	Found *launch.FoundPerson `json:"found,omitempty"` // at the FHIR server
+	Found *launch.FoundPerson `json:"found,omitempty"` // match at the FHIR server
 }
 
-// Accounts are those of local users and of people of identity providers.
+// Accounts manages local users and federated accounts.
 type Accounts struct {
-	Directory    *Directory           // the local users
-	Providers    map[string]*Provider // by key
-	ProviderKeys []string             // in the order of the configuration
-	Store        store.Store          // for accounts in use
-	Durable      store.Store          // for accounts that outlive a restart
-	FHIRBase     string               // fhirUser claims are absolute URLs below it
-	Searcher     launch.Searcher      // finds people at the FHIR server
-	ScopeLimits  *scopelimit.Limits   // which scopes people may have
-	Logger       *slog.Logger         // gets claims that are left out
+	Directory    *Directory           // local users
+	Providers    map[string]*Provider // identity providers by key
+	ProviderKeys []string             // provider keys in configuration order
+	Store        store.Store          // store for accounts in use
+	Durable      store.Store          // store for accounts that survive a restart
+	FHIRBase     string               // base of absolute fhirUser URLs
+	Searcher     launch.Searcher      // search for people at the FHIR server
+	ScopeLimits  *scopelimit.Limits   // limits on the scopes of users
+	Logger       *slog.Logger         // log for omitted claims
 
-	// Clients are those whose ids nobody may claim as their sub. Required where one is claimed.
+	// Clients is used to reject claimed subs equal to a client_id. Required if a provider has a sub claim.
 	Clients *client.Registry
 
-	// EndPerson ends everything that was given to a person. Required where a sub is claimed.
+	// EndPerson revokes all grants and sessions of a user. Required if a provider has a sub claim.
 	EndPerson func(ctx context.Context, sub, reason string) error
 
-	// Lifetime is how long a session and its tokens refer to a federated person.
+	// Lifetime is the time for which a session and its tokens refer to a federated account.
 	Lifetime time.Duration
 }
 
-// ErrNotAllowed refuses a person whom the provider's rules or the client do not let in.
+// ErrNotAllowed rejects a person excluded by the provider's rules or by the client.
 var ErrNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person may not sign in here"}
 
 // keptAccount is an account in the durable store.
 type keptAccount struct {
 	storedAccount
-	Until time.Time `json:"until,omitzero"` // when nothing refers to it any more
+	Until time.Time `json:"until,omitzero"` // expiry of the last reference
 }
 
-// storedAccount returns a stored account, or nil. It restores one that was kept.
+// storedAccount returns a stored account, or nil. It restores kept accounts from the durable store.
 func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
 	stored, err := store.GetJSON[storedAccount](ctx, a.Store, accountKey(id))
 	if stored == nil && err == nil {
@@ -79,7 +78,7 @@ func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount
 
 func (s *storedAccount) identity() identity { return identity{user: s.User, groups: s.Groups} }
 
-// AddProvider adds a provider, which sends people back to a redirect URI.
+// AddProvider adds an identity provider with its redirect URI.
 func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
 	if a.Providers[c.Key] != nil {
 		return fmt.Errorf("duplicate idp %s", c.Key)
@@ -100,8 +99,8 @@ func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
 
 func accountKey(id string) string { return "account:" + id }
 
-// Keep makes the account of a user who is a provider's subject, and so its link to a local
-// user, last as long as a refresh token.
+// Keep extends the lifetime of a provider's account, and thereby its link to a local user, to the
+// lifetime of a refresh token.
 func (a *Accounts) Keep(ctx context.Context, user, provider, subject string, lifetime time.Duration) error {
 	p := a.Providers[provider]
 	if p == nil {
@@ -112,7 +111,7 @@ func (a *Accounts) Keep(ctx context.Context, user, provider, subject string, lif
 		id = accountID(p.subIssuer(), subject)
 	}
 	value, err := a.Store.Get(ctx, accountKey(id))
-	if errors.Is(err, store.ErrNotFound) { // just removed
+	if errors.Is(err, store.ErrNotFound) { // removed concurrently
 		return nil
 	}
 	if err != nil {
@@ -121,8 +120,8 @@ func (a *Accounts) Keep(ctx context.Context, user, provider, subject string, lif
 	return a.retain(ctx, id, value, lifetime+a.Lifetime)
 }
 
-// retain keeps an account for at least a lifetime, with what it is found by, and makes other
-// steps with that. It writes only if the account changes or must last longer.
+// retain keeps an account and its index entries for at least a lifetime, together with other steps.
+// It writes only if the account has changed or has to be kept longer.
 func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifetime time.Duration, steps ...store.Step) error {
 	kept, err := store.FromJSON[keptAccount](account)
 	if err != nil {
@@ -147,7 +146,7 @@ func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifeti
 	})
 }
 
-// indexedBy are the keys of what a kept account was found by.
+// indexedBy returns the index keys of a kept account.
 func indexedBy(kept []byte) []string {
 	account, err := store.FromJSON[storedAccount](kept)
 	if account == nil || err != nil {
@@ -156,7 +155,7 @@ func indexedBy(kept []byte) []string {
 	return account.indexKeys()
 }
 
-// retaining returns the calls that keep an account in place of the old one, if there is one.
+// retaining returns the calls that replace the kept account, if any.
 func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime time.Duration) ([]*store.Call, error) {
 	kept.Until = a.now().Add(lifetime).Truncate(time.Second)
 	if old != nil {
@@ -177,7 +176,7 @@ func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime 
 
 func (a *Accounts) now() time.Time { return store.Now(a.Durable) }
 
-// Rename gives an account the user name that its provider says it has now, in place of another that it has still.
+// Rename replaces an account's user name by the provider's new name, unless the name has changed meanwhile.
 func Rename(ctx context.Context, a *Accounts, id, from, to string) error {
 	stored, err := a.storedAccount(ctx, id)
 	if stored == nil || err != nil || lowered(stored.Username) != lowered(from) || lowered(from) == lowered(to) {
@@ -187,7 +186,7 @@ func Rename(ctx context.Context, a *Accounts, id, from, to string) error {
 	return a.put(ctx, id, stored)
 }
 
-// put stores an account, in use and kept.
+// put stores an account in both stores.
 func (a *Accounts) put(ctx context.Context, id string, account *storedAccount) error {
 	value, err := store.ToJSON(account)
 	if err != nil {
@@ -199,7 +198,7 @@ func (a *Accounts) put(ctx context.Context, id string, account *storedAccount) e
 
 const keptAccountPrefix = "kept-account:"
 
-// restoreAccount copies a kept account back to the store, and returns it, or nil.
+// restoreAccount copies a kept account back to the store and returns it, or nil.
 func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccount, error) {
 	value, err := a.Durable.Get(ctx, keptAccountPrefix+id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -214,7 +213,7 @@ func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccoun
 	return store.FromJSON[storedAccount](value)
 }
 
-// indexKeys are those of what an account is found by, beside its id.
+// indexKeys returns the index keys of an account.
 func (s *storedAccount) indexKeys() []string {
 	keys := []string{subjectKey(s.Issuer, s.Subject)}
 	for _, name := range s.names() {
@@ -225,7 +224,7 @@ func (s *storedAccount) indexKeys() []string {
 	return keys
 }
 
-// names are the user name and the address, if the provider has verified it; else they are "".
+// names returns the user name and the verified address; "" if missing.
 func (s *storedAccount) names() []string {
 	return []string{s.Username, s.identity().verifiedEmail()}
 }
@@ -234,13 +233,13 @@ func (s *storedAccount) isNamed(name string) bool {
 	return isName(name) && slices.ContainsFunc(s.names(), func(known string) bool { return lowered(known) == lowered(name) })
 }
 
-// describe returns who the person is at their provider.
+// describe returns the person's identity at their provider.
 func (s *storedAccount) describe() audit.Person {
 	return audit.Person{Provider: s.Provider, Subject: s.Subject, UserName: cmp.Or(s.names()...)}
 }
 
-// Find returns a person by the sub of their tokens; nil if they may no longer sign in: they
-// were removed or disabled, or their provider was removed or does not allow them.
+// Find returns the user with a sub, or nil if the user may no longer sign in: the user was removed
+// or disabled, or the provider was removed or rejects the user.
 func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
 	switch user := a.Directory.User(id); {
 	case user != nil && user.Disabled:
@@ -260,13 +259,13 @@ func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
 	return &stored.User, nil
 }
 
-// allowedAccount returns a stored account; nil if the provider no longer lets it in.
+// allowedAccount returns a stored account, or nil if the provider now rejects it.
 func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccount, error) {
 	stored, err := a.storedAccount(ctx, id)
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	if a.Clients != nil && a.Clients.Configured(id) != nil { // since then: see takeSub
+	if a.Clients != nil && a.Clients.Configured(id) != nil { // a client configured after the sub was claimed: see takeSub
 		return nil, nil
 	}
 	p := a.Providers[stored.Provider]
@@ -276,10 +275,10 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 	return stored, nil
 }
 
-// Admit returns the user that a provider's identity signs in as: the linked local user, or
-// else a person of its own. If they are not let in, the error is [ErrNotAllowed]. The
-// identity is stored in both cases, for rules that are configured later. If an app needs to know
-// who the person is at the FHIR server, they are not let in as long as that cannot be asked.
+// Admit returns the user for a provider's identity: the linked local user, or a federated one. The
+// error is [ErrNotAllowed] if the person is rejected. The identity is stored in both cases, for
+// rules configured later. If a client needs the person's FHIR resource, sign-in fails while the
+// FHIR server cannot be searched.
 func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity, needsFHIRUser bool) (*User, error) {
 	audit.FromContext(ctx).Person = p.account(id).describe()
 	local := a.linked(p, id)
@@ -307,8 +306,8 @@ func (p *Provider) account(id identity) *storedAccount {
 	return &storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
 }
 
-// admit applies the rules to a person, and chooses the sub. A linked account goes by that of
-// the local user, and stays under the hash.
+// admit applies the provider's rules to a person and determines the sub. A linked account uses the
+// local user's sub but is stored under the hash.
 func admit(ctx context.Context, a *Accounts, p *Provider, id *identity, local *User) error {
 	switch {
 	case !p.allows(*id):
@@ -325,8 +324,8 @@ func admit(ctx context.Context, a *Accounts, p *Provider, id *identity, local *U
 	return err
 }
 
-// fhirUser is the FHIR resource of a person: as configured, or as the provider claims if
-// that claim is mapped, or as was found if that is still searched for.
+// fhirUser returns a person's FHIR resource: configured, claimed by the provider if the claim is
+// mapped, or found by a search that is still configured.
 func (p *Provider) fhirUser(a *storedAccount) string {
 	var claimed, found string
 	if p.Claims["fhirUser"] != "" {
@@ -338,8 +337,8 @@ func (p *Provider) fhirUser(a *storedAccount) string {
 	return cmp.Or(p.FHIRUsers[a.Subject], claimed, found)
 }
 
-// Unlinked reports whether a local user could no longer sign in as a provider's subject: the
-// provider was removed or replaced, does not let them in, or is linked to somebody else.
+// Unlinked reports whether a local user can no longer sign in as a provider's subject: the provider
+// was removed or replaced, rejects the user, or is linked to another user.
 func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
 	if provider == "" || a.Directory.User(user.ID) == nil {
 		return false, nil
@@ -360,7 +359,7 @@ func (a *Accounts) UnlinkedAccount(ctx context.Context, user *User, p *Provider,
 	return !p.links(stored.identity(), user), nil
 }
 
-// LinkedAccount returns the id of the provider's account by which a local user signed in, or "".
+// LinkedAccount returns the id of the provider's account with which a local user signed in, or "".
 func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 	p := a.Providers[provider]
 	if p == nil || a.Directory.User(user) == nil {
@@ -369,8 +368,8 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 	return accountID(p.subIssuer(), subject)
 }
 
-// resource checks who the provider says that the person is at the FHIR server, and returns what a search finds, if
-// there is one.
+// resource validates the provider's fhirUser claim and returns the result of a search at the FHIR
+// server, if any.
 func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*launch.FoundPerson, error) {
 	logger := a.Logger.With("idp", p.Key, "subject", id.subject, "user", id.user.username)
 	if name := id.user.username; name != "" && !isName(name) {
@@ -396,7 +395,7 @@ func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*la
 	return nil, nil
 }
 
-// checkFHIRUser makes the reference relative to our FHIR base, or drops it unless it names a
+// checkFHIRUser makes the reference relative to the FHIR base, or drops it if it does not name a
 // person there.
 func (a *Accounts) checkFHIRUser(ctx context.Context, claim string, user *User, logger *slog.Logger) {
 	reference := strings.TrimPrefix(user.FHIRUser, a.FHIRBase+"/")
@@ -406,33 +405,33 @@ func (a *Accounts) checkFHIRUser(ctx context.Context, claim string, user *User, 
 	}
 }
 
-// subOwner is whose a claimed sub is.
+// subOwner is the owner of a claimed sub.
 type subOwner struct {
 	Issuer  string    `json:"issuer"`
 	Subject string    `json:"subject"`
 	Until   time.Time `json:"until"`
 
-	Released time.Time `json:"released,omitzero"` // since when another person may get it, if so
+	Released time.Time `json:"released,omitzero"` // release time, after which another person may get the sub; zero if not released
 }
 
 const (
-	// ownership is longer than anything that is granted lasts, from the last sign-in.
+	// ownership exceeds the lifetime of every grant, counted from the last sign-in.
 	ownership = 2 * 366 * 24 * time.Hour
 
-	// renewal is how old the record of an owner becomes before a sign-in renews it.
+	// renewal is the age at which a sign-in renews the owner's record.
 	renewal = 30 * 24 * time.Hour
 
-	// settling is longer than a sign-in takes: one that is under way when a sub is released is over before another
-	// person gets it.
+	// settling exceeds the duration of a sign-in, so that a concurrent sign-in completes before
+	// another person gets a released sub.
 	settling = 5 * time.Minute
 )
 
-// errUnfitSub says that what a provider claims cannot be the sub of this person.
+// errUnfitSub means that a provider's claim cannot be used as this person's sub.
 var errUnfitSub = errors.New("what the idp sent for the sub")
 
 func unfitSub(why string) error { return fmt.Errorf("%w %s", errUnfitSub, why) }
 
-// takeSub makes what the provider claims the sub of a person who signs in, or returns [errUnfitSub].
+// takeSub uses the provider's claim as the sub of a person who signs in, or returns [errUnfitSub].
 func takeSub(ctx context.Context, a *Accounts, id *identity) error {
 	if err := checkSub(id.sub); err != nil {
 		return err
@@ -466,8 +465,8 @@ func checkSub(sub string) error {
 	return nil
 }
 
-// ownSub records whose a claimed sub is, before the account is stored. It stays theirs when their account has expired, as
-// apps have records under it.
+// ownSub records the owner of a claimed sub before the account is stored. Ownership outlasts the
+// account, because apps store records under the sub.
 func ownSub(ctx context.Context, a *Accounts, id *identity) error {
 	return store.Alter(ctx, a.Durable, store.Key("sub-owner", id.sub), ownership, func(read []byte) ([]byte, error) {
 		owner, err := store.FromJSON[subOwner](read)
@@ -483,7 +482,7 @@ func ownSub(ctx context.Context, a *Accounts, id *identity) error {
 			if err := handOver(ctx, a, id.sub); err != nil {
 				return nil, err
 			}
-		case !owner.Released.IsZero(): // it stays theirs
+		case !owner.Released.IsZero(): // cancels the release
 		case until.Sub(owner.Until) < renewal:
 			return nil, nil
 		}
@@ -491,7 +490,7 @@ func ownSub(ctx context.Context, a *Accounts, id *identity) error {
 	})
 }
 
-// handOver ends all that was given under a sub before another person gets it.
+// handOver revokes everything granted under a sub before another person gets it.
 func handOver(ctx context.Context, a *Accounts, sub string) error {
 	err := a.EndPerson(ctx, sub, "another person of an identity provider gets the sub, which was released")
 	if err != nil {
@@ -500,8 +499,8 @@ func handOver(ctx context.Context, a *Accounts, sub string) error {
 	return a.Forget(ctx, sub)
 }
 
-// ReleaseSub lets another person get a sub that a provider claimed, and reports whether there is an owner. If the owner
-// signs in before that, it stays theirs.
+// ReleaseSub lets another person get a claimed sub and reports whether the sub has an owner. A
+// sign-in by the owner cancels the release.
 func ReleaseSub(ctx context.Context, a *Accounts, sub string) (owned bool, err error) {
 	err = store.Alter(ctx, a.Durable, store.Key("sub-owner", sub), ownership, func(read []byte) ([]byte, error) {
 		owner, err := store.FromJSON[subOwner](read)
@@ -514,8 +513,8 @@ func ReleaseSub(ctx context.Context, a *Accounts, sub string) (owned bool, err e
 	return owned, err
 }
 
-// checkLink returns an error if another user has the same verified address and a provider links by it, which would be
-// ambiguous.
+// checkLink returns an error if another user has the same verified address and a provider links by
+// address, which would be ambiguous.
 func (d *Directory) checkLink(u *User) error {
 	if !d.linked || !u.EmailVerified || u.Email == "" {
 		return nil
@@ -528,8 +527,8 @@ func (d *Directory) checkLink(u *User) error {
 	return nil
 }
 
-// linked returns the local user of a person, or nil. A disabled user is returned too: the
-// person must not get an account of their own then.
+// linked returns the local user of a person, or nil. It includes disabled users, so that the person
+// does not get a separate account.
 func (a *Accounts) linked(p *Provider, id identity) *User {
 	for _, user := range a.Directory.addresses.Get(lowered(id.verifiedEmail())) {
 		if user := a.Directory.User(user); p.links(id, user) {
@@ -539,8 +538,8 @@ func (a *Accounts) linked(p *Provider, id identity) *User {
 	return nil
 }
 
-// links reports whether a person of the provider is a local user. That is true of at most
-// one ([Directory.Add]).
+// links reports whether a person of the provider is the local user. At most one user matches
+// ([Directory.Add]).
 func (p *Provider) links(id identity, user *User) bool {
 	address := id.verifiedEmail()
 	return p.LinkEmail && address != "" && user.EmailVerified && lowered(user.Email) == lowered(address)
@@ -548,19 +547,19 @@ func (p *Provider) links(id identity, user *User) bool {
 
 var errDisabledHere = errors.New("the user here whom they are linked to is disabled")
 
-// Refusal is [ErrNotAllowed] with the reason, which is for the audit trail alone.
+// Refusal returns [ErrNotAllowed] with a reason that only the audit trail records.
 func Refusal(why error) error {
 	refusal := *ErrNotAllowed
 	refusal.Err = why
 	return &refusal
 }
 
-// ErrNotForgotten says that a person was refused, and keeps what they were given, because the store failed.
+// ErrNotForgotten means that a rejected person keeps their grants because the store failed.
 var ErrNotForgotten = errors.New("the account could not be deleted")
 
-// deny refuses a person, and deletes the accounts that the same provider admitted before, which ends their sessions and
-// tokens. The identity must be of an ID token just verified, so that only the provider can do this. An account that
-// another idp of the same issuer admitted last is left alone.
+// deny rejects a person and deletes the accounts that the same provider admitted earlier, which ends
+// their sessions and tokens. The identity must be from an ID token verified just now, so that only the
+// provider can cause this. Accounts last admitted by another idp of the same issuer are left alone.
 func deny(ctx context.Context, a *Accounts, p *Provider, id identity, why error) error {
 	found, err := Finder{a}.BySubject(ctx, p, id.subject)
 	for _, known := range found {
@@ -577,13 +576,13 @@ func deny(ctx context.Context, a *Accounts, p *Provider, id identity, why error)
 	return Refusal(why)
 }
 
-// Forget deletes an account, which ends what depends on it until the person signs in again.
+// Forget deletes an account, which invalidates its sessions and grants until the person signs in again.
 func (a *Accounts) Forget(ctx context.Context, id string) error {
-	// The kept one first: the other would be restored from it.
+	// The kept account is deleted first; otherwise the other would be restored from it.
 	return store.Do(ctx, store.In(a.Durable, store.Deleting(keptAccountPrefix+id)...), store.In(a.Store, store.Deleting(accountKey(id))...))
 }
 
-// whyRefused says how a person misses each rule, without the claims themselves.
+// whyRefused describes how a person fails each rule, without claim values.
 func (p *Provider) whyRefused(id identity) error {
 	var missed []string
 	for _, rule := range p.Allow {

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// Stored accounts keep their members: others could not be read by other gateways during an upgrade.
+// The JSON members of stored accounts are stable, so that gateways of different versions can share a store.
 func TestStoredAccountMembers(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(storedAccount{User: User{ID: "x", Patients: []string{"x"}, TokensBoundTo: "x", username: "x", Groups: []string{"x"}}})
@@ -39,10 +39,10 @@ func TestStoredAccountMembers(t *testing.T) {
 	}
 }
 
-// newAccounts returns accounts of one provider, in memory.
+// newAccounts returns in-memory accounts with one provider.
 func newAccounts(p *Provider) *Accounts {
 	kept := store.NewMemory(0, 0)
-	directory, _ := NewDirectory(nil, nil, p.LinkEmail) // without users there is no error
+	directory, _ := NewDirectory(nil, nil, p.LinkEmail) // no error without users
 	return &Accounts{
 		Directory: directory, Providers: map[string]*Provider{p.Key: p}, Store: kept, Durable: kept,
 		Logger: slog.New(slog.DiscardHandler), Lifetime: time.Hour,
@@ -51,8 +51,8 @@ func newAccounts(p *Provider) *Accounts {
 
 var hospital = &Provider{IdentityProvider: IdentityProvider{Key: "hospital", Issuer: "https://hospital.example"}}
 
-// A claimed sub stays its owner's: neither another subject of the issuer nor the same subject of another issuer gets it,
-// before it is released.
+// A claimed sub stays with its owner: another subject of the issuer, or the same subject of another
+// issuer, gets it only after its release.
 func TestSubStaysOwners(t *testing.T) {
 	t.Parallel()
 	a := newAccounts(hospital)
@@ -74,7 +74,7 @@ func TestSubStaysOwners(t *testing.T) {
 	}
 }
 
-// A released sub passes to another person only after everything that was given under it has ended.
+// A released sub passes to another person only after all its grants have been revoked.
 func TestSubIsKeptWhereItsGrantsCannotEnd(t *testing.T) {
 	t.Parallel()
 	a := newAccounts(hospital)
@@ -98,7 +98,7 @@ func TestSubIsKeptWhereItsGrantsCannotEnd(t *testing.T) {
 	}
 }
 
-// A provider's claim about patients names ids of FHIR only.
+// The provider's patient claim may contain only valid FHIR ids.
 func TestClaimedPatientsAreIDs(t *testing.T) {
 	t.Parallel()
 	p := &Provider{IdentityProvider: IdentityProvider{Key: "hospital", Claims: map[string]string{"patient": "patients"}}}
@@ -108,7 +108,7 @@ func TestClaimedPatientsAreIDs(t *testing.T) {
 	}
 }
 
-// A claim that is too long, or has too many values, is unread as a whole: policies that ask for it deny.
+// A claim that is too long or has too many values is unread as a whole, and policies that depend on it deny access.
 func TestLongClaimIsUnread(t *testing.T) {
 	t.Parallel()
 	many := make([]any, maxClaimValues+1)
@@ -133,7 +133,7 @@ func TestLongClaimIsUnread(t *testing.T) {
 	}
 }
 
-// What a search at the FHIR server found counts as long as the provider is configured with that search.
+// The result of a FHIR server search counts only while the provider is configured with that search.
 func TestFoundPersonIsOfSearch(t *testing.T) {
 	t.Parallel()
 	search := launch.PersonSearch{Type: "Practitioner", System: "urn:staff", Claim: "number"}
@@ -153,7 +153,7 @@ func TestFoundPersonIsOfSearch(t *testing.T) {
 	}
 }
 
-// Where a provider links by addresses, no two users have the same verified one.
+// If a provider links by address, two users cannot have the same verified address.
 func TestLinksAreUnambiguous(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -183,7 +183,7 @@ func TestLinksAreUnambiguous(t *testing.T) {
 	}
 }
 
-// Only the name that an account has is replaced by another.
+// Rename replaces only the account's present name.
 func TestRenameOfAnotherName(t *testing.T) {
 	t.Parallel()
 	for from, want := range map[string]string{"ann": "eve", "ANN": "eve", "ben": "ann", "": "ann"} {
@@ -200,7 +200,7 @@ func TestRenameOfAnotherName(t *testing.T) {
 	}
 }
 
-// An index entry is bounded, and full from then on.
+// An index entry has a maximum size and stays marked as full.
 func TestIndexEntryIsBounded(t *testing.T) {
 	t.Parallel()
 	var e indexEntry
@@ -212,15 +212,15 @@ func TestIndexEntryIsBounded(t *testing.T) {
 	}
 }
 
-// An account is found for the provider of its issuer alone: also if the index of another issuer leads to it, because its sub
-// was that issuer's person's before, and if both know the same subject and name.
+// An account is found only for the provider of its issuer, even if the index of another issuer lists it
+// because its sub belonged to that issuer's person, and even if both issuers have the same subject and name.
 func TestFinderOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	const sub, subject, name = "e1", "1", "ann"
 	clinic := &Provider{IdentityProvider: IdentityProvider{Key: "clinic", Issuer: "https://clinic.example"}}
 	accounts := newAccounts(hospital)
 	accounts.Providers[clinic.Key] = clinic
-	for _, p := range []*Provider{clinic, hospital} { // has it now
+	for _, p := range []*Provider{clinic, hospital} { // the second provider owns it now
 		if err := accounts.put(t.Context(), sub, &storedAccount{Provider: p.Key, Issuer: p.Issuer, Subject: subject, Username: name, User: User{ID: sub}}); err != nil {
 			t.Fatal(err)
 		}
@@ -250,11 +250,11 @@ func TestFinderOfAnotherIssuer(t *testing.T) {
 	}
 }
 
-// A name or subject that an account had before does not lead to it any more, unless the search is for who had it first.
+// A former name or subject does not lead to the account, except in a search for the first user of the name.
 func TestFinderOfFormerNames(t *testing.T) {
 	t.Parallel()
 	p, accounts := hospital, newAccounts(hospital)
-	for _, s := range []storedAccount{{Subject: "1", Username: "ann"}, {Subject: "2", Username: "anna"}} { // the same person, with another subject
+	for _, s := range []storedAccount{{Subject: "1", Username: "ann"}, {Subject: "2", Username: "anna"}} { // same person with a new subject
 		s.Provider, s.Issuer, s.User.ID = p.Key, p.Issuer, "e1"
 		if err := accounts.put(t.Context(), "e1", &s); err != nil {
 			t.Fatal(err)

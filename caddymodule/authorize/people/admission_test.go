@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// subjectOf signs in by the provider and returns the sub, or the error.
+// subjectOf signs in through the provider and returns the sub or the error.
 func subjectOf(t *testing.T, server *authorize.Server) string {
 	t.Helper()
 	b := authorizetest.NewBrowser(t, server)
@@ -85,9 +85,8 @@ func allowing(claim, value string) func(*people.IdentityProvider, *authorize.Con
 	}
 }
 
-// A person whom a provider lets in no more loses what they got when it did: session,
-// codes, access and refresh tokens. Another person's refusal changes nothing, and no
-// more does that by another idp, whose rules are others.
+// Rejecting a formerly admitted person revokes their session, codes, access and refresh tokens.
+// Rejecting another person, or a rejection by another idp with its own rules, changes nothing.
 func TestRefusedAccountEnds(t *testing.T) {
 	t.Parallel()
 	clinician := []providertest.Person{{Subject: "s", Claims: map[string]any{"groups": "clinicians"}}}
@@ -132,7 +131,7 @@ func TestRefusedAccountEnds(t *testing.T) {
 	}
 }
 
-// One subject of two issuers is two people.
+// The same subject of two issuers is two people.
 func TestSubjectsOfTwoIssuers(t *testing.T) {
 	t.Parallel()
 	one, two := providertest.Start(t), providertest.Start(t)
@@ -141,8 +140,8 @@ func TestSubjectsOfTwoIssuers(t *testing.T) {
 	}
 }
 
-// One subject is one person by whichever idp of their issuer they come, and the
-// latest sign-in says what is known of them (OpenID Connect Core §5.7).
+// A subject is the same person through every idp of its issuer, and the latest sign-in updates the
+// claims (OpenID Connect Core §5.7).
 func TestTwoProvidersOfOneIssuer(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -163,8 +162,7 @@ func TestTwoProvidersOfOneIssuer(t *testing.T) {
 	}
 }
 
-// A subject is any text of up to 255 bytes; it is nobody's here, whomever it names
-// (OpenID Connect Core §2).
+// A subject is any text of up to 255 bytes and never matches a local user (OpenID Connect Core §2).
 func TestStrangeSubjects(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -183,7 +181,7 @@ func TestStrangeSubjects(t *testing.T) {
 	}
 }
 
-// What a provider gave ends with the provider: session, code and token.
+// Removing a provider invalidates its sessions, codes and tokens.
 func TestRemovedProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -204,9 +202,8 @@ func TestRemovedProvider(t *testing.T) {
 	}
 }
 
-// Whom a provider's settings let in, and as whom, is decided by the settings of the
-// moment, for those who signed in before too: nothing else here could keep a
-// federated person out.
+// Changes to a provider's settings apply to people who have already signed in, because the gateway
+// has no other way to exclude a federated person.
 func TestAccountFollowsSettings(t *testing.T) {
 	t.Parallel()
 	type settings func(*people.IdentityProvider, *authorize.Config)
@@ -267,7 +264,7 @@ func TestAccountFollowsSettings(t *testing.T) {
 	}
 }
 
-// Which record is the person's is what the settings of the moment say.
+// Changes to the fhirUser settings apply to existing sessions.
 func TestFHIRUserFollowsSettings(t *testing.T) {
 	t.Parallel()
 	p, store := providertest.Start(t), store.NewMemory(0, 0)
@@ -304,7 +301,7 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 	}
 }
 
-// The same key for another issuer is another provider.
+// The same key with another issuer is another provider.
 func TestProviderOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	one, two := providertest.Start(t), providertest.Start(t)
@@ -318,7 +315,7 @@ func TestProviderOfAnotherIssuer(t *testing.T) {
 	}
 }
 
-// A session that began by a provider ends with it, even that of a local user.
+// A session started through a provider ends with the provider, including sessions of local users.
 func TestRemovedProviderOfLinkedUser(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -333,8 +330,7 @@ func TestRemovedProviderOfLinkedUser(t *testing.T) {
 	}
 }
 
-// A fhirUser that points elsewhere than to a person on our FHIR server is left
-// out, and a mapped one that is good is taken.
+// A mapped fhirUser is used only if it names a person on this FHIR server.
 func TestMappedFHIRUser(t *testing.T) {
 	t.Parallel()
 	for claim, want := range map[string]any{
@@ -358,8 +354,8 @@ func TestMappedFHIRUser(t *testing.T) {
 	}
 }
 
-// The refresh token of a linked user works when a restart has emptied the store: what
-// links them is kept as long.
+// A linked user's refresh token survives a restart that empties the store, because the link is
+// stored durably.
 func TestLinkedUserAfterRestart(t *testing.T) {
 	t.Parallel()
 	p, durable := providertest.Start(t), store.NewMemory(0, 0)
@@ -377,7 +373,7 @@ func TestLinkedUserAfterRestart(t *testing.T) {
 	}
 }
 
-// Disabling a user ends what the user has: the session, codes, tokens.
+// Disabling a user ends sessions and invalidates codes and tokens.
 func TestDisabledUser(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
@@ -403,7 +399,7 @@ func TestDisabledUser(t *testing.T) {
 
 func byOID(idp *people.IdentityProvider, _ *authorize.Config) { idp.Sub = "oid" }
 
-// A claimed sub is the person's, unless it is or may be somebody else's.
+// A claimed sub is used unless it belongs, or may belong, to another identity.
 func TestSubClaim(t *testing.T) {
 	t.Parallel()
 	const denied = "access_denied"
@@ -462,7 +458,7 @@ func TestSubClaim(t *testing.T) {
 	}
 }
 
-// Who lost their account, as they were refused or it expired, keeps the sub.
+// The owner keeps a claimed sub after the account was rejected or has expired.
 func TestSubStaysItsOwners(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -492,8 +488,8 @@ func TestSubStaysItsOwners(t *testing.T) {
 	}
 }
 
-// A sub that the operator releases is another person's later, who gets nothing that was given under it; unless its owner
-// came back before.
+// A sub released by the operator can pass to another person, who gets none of the previous grants.
+// A sign-in of the owner cancels the release.
 func TestSubIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -547,7 +543,7 @@ func TestSubIsReleased(t *testing.T) {
 	}
 }
 
-// What was given under another sub before goes on until it ends, and ends with the person.
+// Grants under the former sub stay valid and are revoked with the person.
 func TestSubClaimIsSetLater(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -563,7 +559,7 @@ func TestSubClaimIsSetLater(t *testing.T) {
 	}
 	old := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, config("")))
 	before := authorizetest.FederatedTokens(old, authorizetest.OfflineAccess(authorizetest.ByProvider("hospital")))
-	inFlight = store.NewMemory(0, 0) // as after a restart
+	inFlight = store.NewMemory(0, 0) // like after a restart
 	old.Server = authorizetest.NewFederated(t, p, config("oid"))
 	b := authorizetest.NewBrowser(t, old.Server)
 	after := authorizetest.FederatedTokens(b, authorizetest.OfflineAccess(authorizetest.ByProvider("hospital")))
@@ -586,7 +582,7 @@ func TestSubClaimIsSetLater(t *testing.T) {
 	}
 }
 
-// A client that gets the name of somebody's sub takes it: nothing given to the one passes for the other's.
+// A client may take a client_id equal to a claimed sub. Tokens of the person then become invalid.
 func TestClientNamedLikeSub(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.People = []providertest.Person{personAt("ann", "oid", "new-app")} })
@@ -603,7 +599,7 @@ func TestClientNamedLikeSub(t *testing.T) {
 	}
 }
 
-// A linked user stays who they are here.
+// A linked user keeps the local user's sub.
 func TestSubClaimOfLinkedUser(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -613,7 +609,7 @@ func TestSubClaimOfLinkedUser(t *testing.T) {
 	}
 }
 
-// An account by a claimed sub, and what it is found by, last as long as the refresh token.
+// An account with a claimed sub and its index entries are stored as long as the refresh token.
 func TestClaimedAccountIsKept(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -639,7 +635,7 @@ func TestClaimedAccountIsKept(t *testing.T) {
 	}
 }
 
-// A local user who signed in by a linked account is signed out once the provider, or the link, is removed.
+// A local user who signed in through a linked account is signed out when the provider or link is removed.
 func TestRemovedProviderUnlinksUser(t *testing.T) {
 	t.Parallel()
 	for name, removed := range map[string]func(*testing.T, *providertest.Provider, store.Store) *authorize.Server{

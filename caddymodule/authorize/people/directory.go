@@ -22,42 +22,42 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// Directory holds the local users and checks their passwords.
+// Directory contains the local users and checks their passwords.
 //
-// Use [Directory.Clone] to change it: the cost does not depend on the number of users. The original must not be changed after
-// that.
+// Changes are made on a [Directory.Clone], whose cost does not depend on the number of users.
+// The original must not be changed afterwards.
 type Directory struct {
-	// Known is asked about a user who is not known, and says why there may be more, if so. Default:
-	// there are no more.
+	// Known is called for an unknown user and returns an error if the list of users may be
+	// incomplete. Default: the list is complete.
 	Known func(context.Context) error
 
-	users     *snapshotmap.Map[*User]    // by ID
-	names     *snapshotmap.Map[[]string] // IDs by [lockout.CanonicalName]
-	addresses *snapshotmap.Map[[]string] // IDs by lowered e-mail address
-	linked    bool                       // an identity provider links by verified addresses: each is one user's
+	users     *snapshotmap.Map[*User]    // by id
+	names     *snapshotmap.Map[[]string] // ids by [lockout.CanonicalName]
+	addresses *snapshotmap.Map[[]string] // ids by lower-case e-mail address
+	linked    bool                       // whether a provider links by verified address, which makes verified addresses unique
 
 	compare PasswordComparer
 	turns   *hashTurns
 }
 
-// decoy is the hash to compare for an unknown name, so that timing does not reveal which
-// names exist. A name always has the same one, of any user: with a single decoy for all,
-// users with faster hashes would stand out.
+// decoy returns a hash to compare for an unknown name, so that timing does not reveal which names
+// exist. Each name always gets the same hash of some user: with a single decoy, users with faster
+// hashes would stand out.
 func (d *Directory) decoy(id string) string {
 	return d.users.Substitute(id).PasswordHash
 }
 
-// PasswordComparer checks passwords, as Caddy's modules http.authentication.hashes do.
+// PasswordComparer checks passwords, e.g. Caddy's modules http.authentication.hashes.
 type PasswordComparer interface {
-	// Compare reports whether a hash is of the password. It fails on an invalid hash.
+	// Compare reports whether the hash matches the password. It returns an error for an invalid hash.
 	Compare(hash, password []byte) (bool, error)
 }
 
-// ErrWrongPassword does not reveal whether the user exists.
+// ErrWrongPassword is returned for wrong passwords and unknown users, deliberately indistinguishable.
 var ErrWrongPassword = &oauth2.Error{Code: "access_denied", Description: "unknown user or wrong password", Status: http.StatusForbidden}
 
-// NewDirectory returns the directory of users, or an error if one of them is invalid. linked is set if an identity provider
-// links its people to users by verified e-mail address, which must then be unique.
+// NewDirectory returns a directory of users, or an error for an invalid user. Set linked if an
+// identity provider links people to users by verified e-mail address, which must then be unique.
 func NewDirectory(users []User, compare PasswordComparer, linked bool) (*Directory, error) {
 	d := &Directory{
 		users: new(snapshotmap.Map[*User]), names: new(snapshotmap.Map[[]string]), addresses: new(snapshotmap.Map[[]string]),
@@ -71,14 +71,14 @@ func NewDirectory(users []User, compare PasswordComparer, linked bool) (*Directo
 	return d, nil
 }
 
-// Clone returns a directory that can be changed.
+// Clone returns a copy that can be changed.
 func (d *Directory) Clone() *Directory {
 	clone := *d
 	clone.users, clone.names, clone.addresses = d.users.Clone(), d.names.Clone(), d.addresses.Clone()
 	return &clone
 }
 
-// Add adds a user. It returns an error, and changes nothing, if the user is invalid.
+// Add adds a user. For an invalid user it returns an error and changes nothing.
 func (d *Directory) Add(u User) error {
 	if err := subject.CheckConfigured(u.ID); err != nil {
 		return fmt.Errorf("user %q: the name, which is the sub of tokens, %w", u.ID, err)
@@ -101,7 +101,7 @@ func (d *Directory) Add(u User) error {
 	return nil
 }
 
-// Remove removes a user by ID, if there is one.
+// Remove removes the user with the id, if any.
 func (d *Directory) Remove(id string) {
 	if u := d.User(id); u != nil {
 		d.users.Delete(id)
@@ -111,8 +111,8 @@ func (d *Directory) Remove(id string) {
 	}
 }
 
-// list applies change to the lists of IDs by name and address that a user is in. change must return a new slice: other
-// directories share the one it gets.
+// list applies change to the id lists of the user's name and address. change must return a new
+// slice, because clones share the old one.
 func (d *Directory) list(u *User, change func(ids []string) []string) {
 	set := func(lists *snapshotmap.Map[[]string], key string) {
 		if ids := change(lists.Get(key)); len(ids) > 0 {
@@ -127,13 +127,13 @@ func (d *Directory) list(u *User, change func(ids []string) []string) {
 	}
 }
 
-// User returns the user with an ID, or nil.
+// User returns the user with the id, or nil.
 func (d *Directory) User(id string) *User { return d.users.Get(id) }
 
-// Len is the number of users.
+// Len returns the number of users.
 func (d *Directory) Len() int { return d.users.Len() }
 
-// Generation is that of the user with an ID; 0 for who is no local user.
+// Generation returns the generation of the user with the id; 0 without such a user.
 func (d *Directory) Generation(id string) oauth2.Generation {
 	if user := d.User(id); user != nil {
 		return user.Generation
@@ -148,8 +148,8 @@ func (d *Directory) known(ctx context.Context) error {
 	return d.Known(ctx)
 }
 
-// AccountNamed returns the ID of the account that a typed name means: the exact one, or else
-// the only one spelled alike; "" if there is none.
+// AccountNamed returns the id of the account for a typed name: the exact match, or else the only
+// match by canonical name; "" without a match.
 func (d *Directory) AccountNamed(typed string) string {
 	if d.User(typed) != nil {
 		return typed
@@ -160,8 +160,8 @@ func (d *Directory) AccountNamed(typed string) string {
 	return ""
 }
 
-// SignIn returns the user with an ID and password, or [ErrWrongPassword]. Networks take
-// turns; known says that the user has signed in in this browser before.
+// SignIn returns the user with an id and password, or [ErrWrongPassword]. Comparisons are queued
+// fairly per network. known means that the user has signed in with this browser before.
 func (d *Directory) SignIn(ctx context.Context, network string, known bool, id, password string) (*User, error) {
 	if d.User(id) == nil {
 		if err := d.known(ctx); err != nil {
@@ -190,16 +190,16 @@ func (d *Directory) SignIn(ctx context.Context, network string, known bool, id, 
 	return user, nil
 }
 
-// hashTurns bounds how many passwords are compared at once: anybody can send them, and each
-// keeps a core busy for tens of milliseconds or more. Networks take turns, so that one does
-// not delay another. Known browsers have a queue of their own, so that no flood, from however
-// many networks, delays people at their usual computers.
+// hashTurns limits concurrent password comparisons, because anyone can send passwords and each
+// comparison uses a core for tens of milliseconds or more. Networks are queued fairly. Known
+// browsers have a queue of their own, so that floods from any number of networks do not delay users
+// at their usual computers.
 type hashTurns struct {
 	strangers, known *fairqueue.Queue
 }
 
-// holders are the networks that an attempt counts for: with IPv6 the /48 too, because one
-// customer often has all of its 65,536 networks.
+// holders returns the queue keys of an attempt: for IPv6 also the /48, because a customer often has
+// all of its 65,536 networks.
 func holders(network string) []string {
 	if prefix, err := netip.ParsePrefix(network); err == nil {
 		return []string{netip.PrefixFrom(prefix.Addr(), 48).Masked().String(), network}
@@ -212,7 +212,7 @@ func newHashTurns() *hashTurns {
 	return &hashTurns{strangers: fairqueue.New(cores), known: fairqueue.New(cores)}
 }
 
-// enter waits for a turn, and returns the function that ends it.
+// enter waits for a turn and returns the function that ends it.
 func (t *hashTurns) enter(ctx context.Context, network string, known bool) (leave func(), err error) {
 	queue := t.strangers
 	if known {
@@ -224,7 +224,7 @@ func (t *hashTurns) enter(ctx context.Context, network string, known bool) (leav
 	return leave, lockout.QueueError(err)
 }
 
-// named returns the local users that a name or an address may mean.
+// named returns the local users that a name or address may refer to.
 func (d *Directory) named(term string) (ids []string) {
 	if id := d.AccountNamed(term); id != "" {
 		ids = append(ids, id)
@@ -232,30 +232,30 @@ func (d *Directory) named(term string) (ids []string) {
 	return append(ids, d.addresses.Get(lowered(term))...)
 }
 
-// ErrWrongCode refuses a wrong or used code.
+// ErrWrongCode rejects a wrong or used code.
 var ErrWrongCode = &oauth2.Error{Code: "access_denied", Description: "wrong or used code of the second factor", Status: http.StatusForbidden}
 
-// OTP accepts each code of a person's authenticator app once.
+// OTP accepts each code of a user's authenticator app once.
 type OTP struct {
-	Durable store.Store  // holds the last used time steps
-	Logger  *slog.Logger // gets failures to release a code
+	Durable store.Store  // store for the last used time steps
+	Logger  *slog.Logger // log for failures to release a code
 }
 
-// UsedStep is the time step of a used code, and the one used before.
+// UsedStep is the time step of a used code, and the step used before.
 type UsedStep struct {
-	key          string // in the durable store
+	key          string // key in the durable store
 	step, before []byte
 }
 
-// usedStepLifetime is how long after its use a code, or an earlier one, could be valid.
+// usedStepLifetime is the time after its use during which a code, or an earlier one, could be valid.
 const usedStepLifetime = (2*totp.Skew + 2) * totp.Step
 
-// UseCode accepts a code of the person's authenticator app if it is later than the last
-// one used. Of several requests with the same code, one succeeds (RFC 6238 §5.2).
+// UseCode accepts a code of the user's authenticator app if it is later than the last used code. Of
+// concurrent requests with the same code, one succeeds (RFC 6238 §5.2).
 func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, error) {
 	secret, err := totp.DecodeSecret(user.TOTPSecret)
 	if err != nil {
-		return nil, err // NewDirectory has checked it
+		return nil, err // validated by NewDirectory
 	}
 	step, ok := totp.MatchingStep(secret, strings.ReplaceAll(code, " ", ""), time.Now())
 	if !ok {
@@ -277,21 +277,21 @@ func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, 
 	return used, err
 }
 
-// follows reports whether the step is later than the one used before.
+// follows reports whether the step is later than the previously used step.
 func (u *UsedStep) follows() bool {
 	step, err1 := strconv.ParseInt(string(u.step), 10, 64)
 	before, err2 := strconv.ParseInt(string(u.before), 10, 64)
 	return err1 == nil && err2 == nil && step > before
 }
 
-// ReleaseCode lets a code be used again if its sign-in failed through our fault.
+// ReleaseCode makes a code usable again after its sign-in failed through an internal error.
 func (o *OTP) ReleaseCode(ctx context.Context, user *User, used *UsedStep) {
 	before := used.before
 	if before == nil {
 		before = []byte("0")
 	}
 	err := o.Durable.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepLifetime)
-	if err != nil && !errors.Is(err, store.ErrChanged) { // by another code
+	if err != nil && !errors.Is(err, store.ErrChanged) { // ErrChanged: another code was used
 		o.Logger.ErrorContext(ctx, "the code of a sign-in that failed stays used", "user", user.ID, "error", err)
 	}
 }

@@ -1,8 +1,8 @@
-// Package people knows who may sign in: local users, and people of identity providers.
+// Package people manages everyone who may sign in: local users and people of identity providers.
 //
-//	user.go       a person, their claims, and what clients learn of them (OpenID Connect Core §5)
-//	directory.go  local users: passwords, compared in turn, and codes of authenticator apps
-//	provider.go   an identity provider's configuration, and the mapping of its claims to ours
-//	account.go    accounts of people of identity providers: as stored, whose an identity is, whether it may be used
+//	user.go       users, their claims, and the claims released to clients (OpenID Connect Core §5)
+//	directory.go  local users: password checks with fair queueing, and authenticator app codes
+//	provider.go   configuration of identity providers, and the mapping of their claims
+//	account.go    federated accounts: storage, linking to local users, admission rules
 //	finder.go     finds accounts by provider and subject, user name or address
 package people

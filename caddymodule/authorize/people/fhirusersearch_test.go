@@ -19,9 +19,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// staff is a FHIR server that answers searches of a type, and counts them.
+// staff is a FHIR server that answers searches by type and records them.
 type staff struct {
-	answers map[string]string // entries, by type
+	answers map[string]string // Bundle entries by type
 	asked   []string
 	down    bool
 }
@@ -35,7 +35,7 @@ func (s *staff) Get(_ context.Context, by launch.Reader, path string, query url.
 	return []byte(`{"resourceType":"Bundle","entry":[` + s.answers[path] + `]}`), nil
 }
 
-// record is an entry of a practitioner with an identifier and an address.
+// record returns a Bundle entry for a practitioner with an identifier and an address.
 func record(id, system, value, more string) string {
 	return `{"resource":{"resourceType":"Practitioner","id":"` + id + `","identifier":[{"system":"other","value":"x"},{"system":"` + system +
 		`","value":"` + value + `"` + more + `}],"telecom":[{"system":"email","value":"Ada@hospital.example"` + more + `}]}}`
@@ -46,19 +46,19 @@ var (
 	byAddress = launch.PersonSearch{Type: "Practitioner", Claim: "", System: ""}
 )
 
-// searching is a provider whose people are searched for.
+// searching configures searches for a provider's people.
 func searching(searches ...launch.PersonSearch) func(*people.IdentityProvider) {
 	return func(idp *people.IdentityProvider) { idp.FHIRUserSearch = searches }
 }
 
-// ward is a hospital with somebody of the number 4|2, and a FHIR server.
+// ward is a provider with one person, staff number 4|2, and a FHIR server.
 type ward struct {
 	provider *providertest.Provider
 	records  *staff
 	log      bytes.Buffer
 	trail    authorizetest.AuditTrail
 	stores   [2]store.Store
-	sub      string // of who signed in last
+	sub      string // sub of the latest sign-in
 }
 
 func newWard(t *testing.T, claims map[string]any) *ward {
@@ -67,7 +67,7 @@ func newWard(t *testing.T, claims map[string]any) *ward {
 	return w
 }
 
-// signIn signs the person in at a new gateway, and returns their fhirUser below the base, or the error.
+// signIn signs the person in at a new gateway and returns the relative fhirUser or the error.
 func (w *ward) signIn(t *testing.T, scope string, change func(*people.IdentityProvider)) string {
 	t.Helper()
 	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, w.provider, func(idp *people.IdentityProvider, c *authorize.Config) {
@@ -126,7 +126,7 @@ func TestFHIRUserSearch(t *testing.T) {
 	}
 }
 
-// TestFamily: the address of a mother is not enough for her child's record.
+// TestFamily checks that a mother's e-mail address does not match her child's record.
 func TestFamily(t *testing.T) {
 	t.Parallel()
 	member := func(resourceType, more string) string {
@@ -156,7 +156,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// TestFHIRUserSearchAsks checks what is asked for, and when it is not: the claim and the configuration come first.
+// TestFHIRUserSearchAsks checks the search query, and that the claim and the configuration take precedence.
 func TestFHIRUserSearchAsks(t *testing.T) {
 	t.Parallel()
 	claims := map[string]any{"hr": map[string]any{"number": "4|2"}, "f": "Practitioner/claimed"}
@@ -176,8 +176,8 @@ func TestFHIRUserSearchAsks(t *testing.T) {
 	}
 }
 
-// TestFHIRUserIsRemembered searches again when the value changes, when a day has passed, and never for what is not
-// configured any longer.
+// TestFHIRUserIsRemembered checks that the search is repeated when the value changes and after a
+// day, and never for a removed search.
 func TestFHIRUserIsRemembered(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
@@ -198,7 +198,7 @@ func TestFHIRUserIsRemembered(t *testing.T) {
 	authorizetest.Equal(t, len(w.records.asked), 3, "searches")
 }
 
-// age makes what was found a day old.
+// age backdates the search result by a day.
 func (w *ward) age(t *testing.T) {
 	value, err := w.stores[0].Get(t.Context(), "account:"+w.sub)
 	authorizetest.NoError(t, err)
@@ -206,7 +206,8 @@ func (w *ward) age(t *testing.T) {
 	authorizetest.NoError(t, w.stores[0].Put(t.Context(), "account:"+w.sub, old, time.Hour))
 }
 
-// TestFHIRUserWhileDown lets people in whose app does not need to know who they are, and only these.
+// TestFHIRUserWhileDown checks that during an outage of the FHIR server only apps that need no fhirUser can be signed
+// in to.
 func TestFHIRUserWhileDown(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, map[string]any{"hr": map[string]any{"number": "4|2"}})
@@ -217,7 +218,7 @@ func TestFHIRUserWhileDown(t *testing.T) {
 	w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
 	authorizetest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p1")
 	w.records.down = true
-	for _, number := range []string{"4|2", "5"} { // with another number they are somebody else, or nobody
+	for _, number := range []string{"4|2", "5"} { // another number means another person
 		w.provider.Change(func(s *providertest.Settings) {
 			s.People = []providertest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": number}}}}
 		})

@@ -14,19 +14,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Finder finds people by other names than their sub.
+// Finder finds people by names other than their sub.
 type Finder struct {
-	Accounts *Accounts // to search
+	Accounts *Accounts // accounts to search
 }
 
 // Known is a stored account of a person at a provider.
 type Known struct {
 	audit.Person
-	ID   string // the account's
-	User string // the sub: the account's id, or a local user's, if it is linked to one
+	ID   string // account id
+	User string // sub: the account id, or the id of the linked local user
 }
 
-// find returns the accounts that match of those that entries lead to, and of further ones.
+// find returns the matching accounts among the indexed and further ids.
 func (f Finder) find(ctx context.Context, keys []string, match func(id string, s *storedAccount) bool, further ...string) (found []Known, err error) {
 	ids, err := f.ids(ctx, keys)
 	if err != nil {
@@ -49,7 +49,7 @@ func (f Finder) ofIDs(ctx context.Context, match func(id string, s *storedAccoun
 	return found, nil
 }
 
-// ids are those of the accounts that entries lead to.
+// ids returns the ids of the accounts in index entries.
 func (f Finder) ids(ctx context.Context, keys []string) (ids []string, err error) {
 	values, err := store.Values(ctx, f.Accounts.Durable, keys...)
 	for _, value := range values {
@@ -73,8 +73,8 @@ func (f Finder) ids(ctx context.Context, keys []string) (ids []string, err error
 	return ids, err
 }
 
-// FirstNamed returns the account that was the first to come by a name since a time, whatever its name is now; none if
-// that is gone.
+// FirstNamed returns the account that was first to use a name since a time, regardless of its
+// present name; none if the account no longer exists.
 func (f Finder) FirstNamed(ctx context.Context, p *Provider, name string, since time.Time) ([]Known, error) {
 	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, nameKey(p.subIssuer(), name))
 	if entry == nil || err != nil {
@@ -90,7 +90,7 @@ func (f Finder) FirstNamed(ctx context.Context, p *Provider, name string, since 
 	return nil, nil
 }
 
-// holder is the sub that the person of an account has.
+// holder returns the sub of an account's person.
 func (f Finder) holder(id string, s *storedAccount) string {
 	if p := f.Accounts.Providers[s.Provider]; p != nil {
 		if local := f.Accounts.linked(p, s.identity()); local != nil {
@@ -100,14 +100,14 @@ func (f Finder) holder(id string, s *storedAccount) string {
 	return id
 }
 
-// BySubject returns the accounts of a subject at a provider's issuer: several, if what is used for sub has changed.
+// BySubject returns the accounts of a subject at a provider's issuer: several if the sub claim was reconfigured.
 func (f Finder) BySubject(ctx context.Context, p *Provider, subject string) ([]Known, error) {
 	return f.find(ctx, []string{subjectKey(p.subIssuer(), subject)}, func(_ string, s *storedAccount) bool {
 		return s.Issuer == p.subIssuer() && s.Subject == subject
 	})
 }
 
-// ByID returns the accounts of a provider's issuer whose subject there, or sub here, is an id.
+// ByID returns the accounts of a provider's issuer by the provider's subject or by sub.
 func (f Finder) ByID(ctx context.Context, p *Provider, id string) ([]Known, error) {
 	found, err := f.BySubject(ctx, p, id)
 	if len(found) > 0 || err != nil {
@@ -116,16 +116,16 @@ func (f Finder) ByID(ctx context.Context, p *Provider, id string) ([]Known, erro
 	return f.ofIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.subIssuer() }, id)
 }
 
-// ByName returns the accounts of a provider's issuer with a sub, user name or verified address.
+// ByName returns the accounts of a provider's issuer by sub, user name or verified address.
 func (f Finder) ByName(ctx context.Context, p *Provider, name string) ([]Known, error) {
 	return f.find(ctx, []string{nameKey(p.subIssuer(), name)}, func(id string, s *storedAccount) bool {
 		return s.Issuer == p.subIssuer() && (id == name || s.isNamed(name))
 	}, name)
 }
 
-// Resolve returns the people whom an operator may mean by a term, each once. "local:" and the sub of a local user, or the key
-// of a provider, a colon and the subject there, mean nobody else. Otherwise a term is a sub, a user name or an e-mail address,
-// here or at any provider. The case of ASCII letters does not count in the latter two.
+// Resolve returns the distinct people that an operator's term may refer to. "local:" with the sub of a local
+// user, or a provider key, a colon and a subject, are unambiguous. Any other term is a sub, a user name or an
+// e-mail address, local or at any provider. User names and addresses match case-insensitively (ASCII).
 func (f Finder) Resolve(ctx context.Context, term string) ([]Known, error) {
 	key, subject, _ := strings.Cut(term, ":")
 	if key == Local && f.Accounts.Directory.User(subject) != nil {
@@ -154,16 +154,16 @@ func (f Finder) Resolve(ctx context.Context, term string) ([]Known, error) {
 	return each(append(found, others...)), err
 }
 
-// local is a local user, whose names are not those of a provider.
+// local returns a local user, without a provider's names.
 func (f Finder) local(id string) Known { return Known{ID: id, User: id} }
 
-// each returns each person once, in the order of their subs.
+// each returns the distinct people ordered by sub.
 func each(found []Known) []Known {
 	slices.SortStableFunc(found, func(a, b Known) int { return strings.Compare(a.User, b.User) })
 	return slices.CompactFunc(found, func(a, b Known) bool { return a.User == b.User })
 }
 
-// Term names a person, and nobody else, to [Finder.Resolve].
+// Term returns an unambiguous term for [Finder.Resolve].
 func (k Known) Term() string {
 	if k.Provider == "" {
 		return Local + ":" + k.User
@@ -171,7 +171,7 @@ func (k Known) Term() string {
 	return k.Provider + ":" + k.Subject
 }
 
-// String describes a person to operators.
+// String describes a person for operators.
 func (k Known) String() string {
 	if k.ID == "" {
 		return "sub " + k.User
@@ -183,11 +183,11 @@ func (k Known) String() string {
 	return text + ", sub " + k.User
 }
 
-// ErrAmbiguous says that a term may mean several people, and lists them.
+// ErrAmbiguous means that a term matches several people. The wrapping error lists them.
 var ErrAmbiguous = errors.New("that may be several people: repeat it with the beginning of one of these lines, up to the comma, or with the sub")
 
-// Meant returns the person whom an operator means by a term, or [ErrAmbiguous]. Somebody unknown has the term for a sub: they
-// may have left, and have grants or sessions still.
+// Meant returns the person for an operator's term, or [ErrAmbiguous]. An unknown term is taken as a
+// sub, because a deleted account may still have grants or sessions.
 func (f Finder) Meant(ctx context.Context, term string) (Known, error) {
 	found, err := f.Resolve(ctx, term)
 	switch {
@@ -205,7 +205,7 @@ func (f Finder) Meant(ctx context.Context, term string) (Known, error) {
 	return Known{}, err
 }
 
-// Sub is the sub of [Finder.Meant]; "" for no term.
+// Sub returns the sub found by [Finder.Meant]; "" for an empty term.
 func (f Finder) Sub(ctx context.Context, term string) (string, error) {
 	if term == "" {
 		return "", nil
@@ -214,8 +214,8 @@ func (f Finder) Sub(ctx context.Context, term string) (string, error) {
 	return meant.User, err
 }
 
-// Describe returns who the person with a sub is at their provider; empty if they are at none, or unknown. An event is
-// recorded all the same if the store cannot tell.
+// Describe returns the provider identity of a sub; empty for local or unknown users. Store errors
+// are ignored so that audit events are recorded regardless.
 func (f Finder) Describe(ctx context.Context, sub string) (who audit.Person) {
 	if f.Accounts.Directory.User(sub) != nil {
 		return who
@@ -226,24 +226,24 @@ func (f Finder) Describe(ctx context.Context, sub string) (who audit.Person) {
 	return who
 }
 
-// indexEntry is what a term leads to. It lasts as long as the accounts are kept.
+// indexEntry lists the accounts of an index key. It is stored as long as the accounts are kept.
 type indexEntry struct {
-	Taken []taking  `json:"taken"` // in their order
+	Taken []taking  `json:"taken"` // in order of time
 	Full  bool      `json:"full,omitempty"`
 	Until time.Time `json:"until"`
 }
 
-// taking is an account that came by a name. It may have another by now.
+// taking is an account that has used a name. Its present name may differ.
 type taking struct {
 	ID    string    `json:"id"`
 	Since time.Time `json:"since"`
 }
 
-// maxTakings bounds an entry. Whoever looks for a name that more accounts came by searches all of them.
+// maxTakings limits an index entry. Lookups of a full entry search all accounts.
 const maxTakings = 20
 
-// A subject is no name, and names belong to an issuer: what one provider says of its people hides
-// nobody of another, nor anybody whose subject is called like that. No issuer has a NUL.
+// Keys contain the kind and the issuer: names of one provider cannot displace people of another, or
+// people whose subject equals the name. No issuer contains a NUL.
 func subjectKey(issuer, subject string) string {
 	return store.Key("person", "subject\x00"+issuer+"\x00"+subject)
 }
@@ -252,11 +252,11 @@ func nameKey(issuer, name string) string {
 	return store.Key("person", "name\x00"+issuer+"\x00"+lowered(name))
 }
 
-// isName reports whether somebody can be found by a text.
+// isName reports whether a text can be used for lookups.
 func isName(text string) bool { return text != "" && !strings.ContainsFunc(text, unicode.IsControl) }
 
-// indexing returns the calls that add an account to entries, given what is stored there, and the keys of those that
-// the account was in before. They last until the end of a day, so that most sign-ins change none.
+// indexing returns the calls that add an account to index entries, given their stored form and the keys under which
+// the account was indexed before. Entries expire at the end of a day, so that most sign-ins write nothing.
 func indexing(now time.Time, id string, until time.Time, keys []string, stored [][]byte, before []string) (calls []*store.Call, err error) {
 	until = until.Add(24 * time.Hour).Truncate(24 * time.Hour)
 	for i, key := range keys {
@@ -264,7 +264,7 @@ func indexing(now time.Time, id string, until time.Time, keys []string, stored [
 		if errors.Is(err, store.ErrNewer) {
 			continue
 		}
-		entry = cmp.Or(entry, new(indexEntry)) // also in place of one that cannot be read
+		entry = cmp.Or(entry, new(indexEntry)) // unreadable entries are replaced
 		if !entry.take(id, now, slices.Contains(before, key)) && !entry.Until.Before(until) {
 			continue
 		}
@@ -280,8 +280,8 @@ func indexing(now time.Time, id string, until time.Time, keys []string, stored [
 	return calls, nil
 }
 
-// take notes that an account has a name, which it may have had before, and reports whether that changed the entry. The
-// first time counts, and the last.
+// take adds an account to the entry and reports whether the entry changed. had means that the
+// account already had the name. The first and the latest use of a name are recorded.
 func (e *indexEntry) take(id string, now time.Time, had bool) bool {
 	is := func(t taking) bool { return t.ID == id }
 	first := slices.IndexFunc(e.Taken, is)
@@ -292,7 +292,7 @@ func (e *indexEntry) take(id string, now time.Time, had bool) bool {
 		e.Full = true
 		return true
 	}
-	if first >= 0 { // again
+	if first >= 0 { // renamed back
 		rest := slices.DeleteFunc(slices.Clone(e.Taken[first+1:]), is)
 		if e.Taken = append(e.Taken[:first+1], rest...); len(e.Taken) >= maxTakings {
 			e.Full = true

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// personAt is somebody at the provider.
+// personAt returns a person at the provider.
 func personAt(subject string, claims ...any) providertest.Person {
 	p := providertest.Person{Subject: subject, Claims: map[string]any{}}
 	for pair := range slices.Chunk(claims, 2) {
@@ -26,14 +26,14 @@ func personAt(subject string, claims ...any) providertest.Person {
 	return p
 }
 
-// signInAs signs somebody in by the provider, in a browser of their own, and returns their tokens' sub.
+// signInAs signs a person in through the provider in a new browser and returns the sub.
 func signInAs(t *testing.T, s *authorize.Server, p *providertest.Provider, person providertest.Person) string {
 	t.Helper()
 	p.Change(func(s *providertest.Settings) { s.People = []providertest.Person{person} })
 	return subjectOf(t, s)
 }
 
-// An operator ends what somebody has by any name that means nobody else.
+// An operator can revoke a person's grants by any unambiguous name.
 func TestOperatorNamesPerson(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -53,12 +53,12 @@ func TestOperatorNamesPerson(t *testing.T) {
 	} {
 		subs[person.Subject] = signInAs(t, s, p, person)
 	}
-	signInAs(t, s, p, personAt("ben", "preferred_username", "Benjamin", "email", ward, "email_verified", true)) // is renamed
+	signInAs(t, s, p, personAt("ben", "preferred_username", "Benjamin", "email", ward, "email_verified", true)) // renamed
 	for _, tt := range []struct{ term, want string }{
 		{"hospital:Ann", "Ann"}, {"hospital:ann", ""}, {"hospital:", ""}, {"clinic:Ann", ""},
 		{"Ann.Lee", "Ann"}, {"ANN.LEE", "Ann"}, {"Ann.Le", ""}, {"Ann", ""},
 		{"benjamin", "ben"}, {"ben", ""}, {ward, "Ann ben"}, {"WARD@hospital.example", "Ann ben"},
-		{"dan@hospital.example", ""}, // not verified
+		{"dan@hospital.example", ""}, // unverified
 		{"alice", "alice dan"}, {"Alice", "alice dan"}, {"local:alice", "alice"}, {"hospital:dan", "dan"}, {"local:Alice", ""}, {"bob@home.example", "bob"}, {"Bob", "bob eve"},
 		{subs["Ann"], "Ann"}, {strings.ToUpper(subs["Ann"]), ""},
 	} {
@@ -104,15 +104,15 @@ func TestOperatorNamesPerson(t *testing.T) {
 
 func lines(err error) []string { return strings.Split(fmt.Sprint(err), "\n") }
 
-// meansOne reports whether a term means one person, who is known.
+// meansOne reports whether a term matches exactly one known person.
 func meansOne(t *testing.T, s *authorize.Server, term string) bool {
 	t.Helper()
 	person, err := s.Meant(t.Context(), term)
 	return err == nil && strings.HasPrefix(person, term+", ")
 }
 
-// Nobody is missed because somebody here has the same name: the operator learns who there is, and ends what the one has who is
-// meant.
+// A local user with the same name does not hide a provider's person: the operator gets both and can
+// revoke the grants of either.
 func TestRevokeOfNamesakes(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -131,7 +131,7 @@ func TestRevokeOfNamesakes(t *testing.T) {
 	}
 }
 
-// One name leads to all who have it, however many there are: none pushes another out.
+// A name leads to all people with that name, however many.
 func TestNamesakes(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -148,7 +148,7 @@ func TestNamesakes(t *testing.T) {
 	}
 }
 
-// What one provider calls its people hides nobody of another, nor is a name taken for a subject.
+// Names at one provider do not hide people of another, and names are not mistaken for subjects.
 func TestNamesOfOtherProviders(t *testing.T) {
 	t.Parallel()
 	p, public := providertest.Start(t), providertest.Start(t)
@@ -178,7 +178,7 @@ func TestNamesOfOtherProviders(t *testing.T) {
 	}
 }
 
-// Events and sessions say who somebody is at the provider, and a refusal says why, to the trail alone.
+// Events and sessions identify the person at the provider, and the reason of a rejection is only in the audit trail.
 func TestTrailNamesPerson(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -235,7 +235,7 @@ func TestTrailNamesPerson(t *testing.T) {
 					t.Errorf("logged %s", &line)
 				}
 				if tt.reason != "" {
-					break // what follows is what the app was told
+					break // the remaining text was sent to the app
 				}
 			}
 		})

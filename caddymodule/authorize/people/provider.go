@@ -25,35 +25,35 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// IdentityProvider configures an OpenID Connect provider by which people may sign in.
+// IdentityProvider configures an OpenID Connect provider for sign-in.
 type IdentityProvider struct {
-	// The provider's name in URLs, in a client's list, and in a request's `identity_provider`: lower-case letters,
-	// digits and hyphens. Required.
+	// The provider's name in URLs, in a client's list and in the request parameter
+	// `identity_provider`: lower-case letters, digits and hyphens. Required.
 	Key string `json:"key,omitempty"`
 
-	// The name that people see, with which error messages begin. Default: the key; for Google, `Google`.
+	// The name on pages and at the start of error messages. Default: the key; for Google, `Google`.
 	Name string `json:"name,omitempty"`
 
 	// The provider's issuer: https, or http on loopback. Required, except for Google.
 	Issuer string `json:"issuer,omitempty"`
 
-	// The client_id at the provider, where the redirect URI is `{issuer}/oauth2/callback/{key}`. Required.
-	// Caddy's placeholders are supported.
+	// The client_id at the provider. The redirect URI to register there is
+	// `{issuer}/oauth2/callback/{key}`. Required. Caddy's placeholders are supported.
 	ClientID string `json:"client_id,omitempty"`
 
 	// The client secret at the provider. Caddy's placeholders are supported. Default: none.
 	ClientSecret string `json:"client_secret,omitempty"`
 
-	// The scopes to request beside `openid`. Default: `profile email`.
+	// The scopes to request in addition to `openid`. Default: `profile email`.
 	Scopes []string `json:"scopes,omitempty"`
 
-	// The algorithms that sign the provider's ID tokens for this client, and so its logout tokens and security events: what is
-	// set there as `id_token_signed_response_alg`. Others are refused. Default: all that the provider's discovery document
-	// lists for ID tokens, except HMAC and `none`.
+	// The signature algorithms accepted in the provider's ID tokens, logout tokens and security events:
+	// the value of the provider's setting `id_token_signed_response_alg` for this client. Default: all
+	// algorithms for ID tokens in the provider's discovery document, except HMAC and `none`.
 	IDTokenAlgorithms []string `json:"id_token_algs,omitempty"`
 
-	// The e-mail domains of the provider's users. Whoever enters such an address on the sign-in page is sent there.
-	// Default: none.
+	// The e-mail domains of the provider's users. Entering such an address on the sign-in page
+	// leads to the provider. Default: none.
 	Domains []string `json:"domains,omitempty"`
 
 	// Which of the provider's claims is used for one of ours: those of OpenID Connect Core §5.1, `fhirUser`,
@@ -61,58 +61,60 @@ type IdentityProvider struct {
 	// or `phone_number_verified` counts only if it is mapped too. Default: the claim of the same name.
 	Claims map[string]string `json:"claims,omitempty"`
 
-	// The provider's claim that becomes the `sub` of its users here, so that apps that knew them by it still do. It must be
-	// unique and never given to another person, and is refused if a user or client here, or another provider's user, has it.
-	// Default: a hash of the provider's issuer and subject.
+	// The provider's claim to use as `sub`, so that apps recognize users they already know. It must
+	// be unique and never reassigned. Sign-in fails if a local user, a client or another provider's
+	// user has the value. Default: a hash of the provider's issuer and subject.
 	Sub string `json:"sub,omitempty"`
 
-	// The issuer that the provider had when people first signed in, if it has another now: they keep their `sub`, consents and
-	// records. Whoever runs the new issuer becomes these people. Default: the issuer.
+	// The former issuer of a provider whose issuer has changed: users keep their `sub`, consents and
+	// records. The operator of the new issuer can act as any of these users. Default: the issuer.
 	SubIssuer string `json:"sub_issuer,omitempty"`
 
-	// Which class of sign-in here, `sfa` or `mfa`, the provider's `acr` values stand for. Their names are also how it is
-	// asked for the class that an app requires. Where the `acr` is not named, two methods of different kinds in `amr` are
-	// two factors. Default: by kind.
+	// The authentication class, `sfa` or `mfa`, for each of the provider's `acr` values. The values
+	// are also used to request the class that an app requires. For other `acr` values, two methods
+	// of different kinds in `amr` count as two factors. Default: by kind.
 	ACRMap ACRMap `json:"acr_map,omitempty"`
 
-	// The FHIR resources of the provider's users by `sub`, such as `Practitioner/alice`. Default: none.
+	// The FHIR resources of the provider's users by `sub`, e.g. `Practitioner/alice`. Default: none.
 	FHIRUsers map[string]string `json:"fhir_users,omitempty"`
 
-	// How the FHIR resource of a person is found at the FHIR server at sign-in, in this order, if neither `fhir_users` nor
-	// the mapped claim `fhirUser` has it. It counts only if there is exactly one. Default: it is not searched for.
+	// Searches at sign-in for the person's FHIR resource, in this order, if neither `fhir_users`
+	// nor the mapped claim `fhirUser` contains it. Only a single match counts. Default: no search.
 	FHIRUserSearch []launch.PersonSearch `json:"fhir_user_search,omitempty"`
 
-	// Further claims of the provider's to keep of a person, for `scope_limit` and for policies of `fhir_bearer`: theirs,
-	// or paths such as `realm_access.roles`, by ours. At most 20. Default: none.
+	// Further claims to store for `scope_limit` and for policies of `fhir_bearer`: the provider's
+	// claims, or paths such as `realm_access.roles`, by their names here. At most 20. Default: none.
 	TokenClaims map[string]string `json:"token_claims,omitempty"`
 
-	// Who may sign in: anybody who matches a rule. A change also affects existing sessions at once, by what the provider
-	// said of people when they signed in. Default: everybody whom the provider signs in.
+	// Rules for who may sign in; one match suffices. A change applies to existing sessions at once,
+	// based on the claims of their sign-in. Default: everyone whom the provider signs in.
 	Allow []AllowRule `json:"allow,omitempty"`
 
-	// Sign people in as the local user with the same e-mail address, if both sides have verified it. Whoever can set
-	// addresses at the provider can then sign in as these users. Default: federated accounts, by issuer and subject.
+	// Sign people in as the local user with the same e-mail address if both addresses are verified. Anyone who can
+	// set addresses at the provider can then sign in as these users. Default: separate federated accounts by issuer
+	// and subject.
 	LinkEmail bool `json:"link_email,omitempty"`
 
-	// Keep the provider's ID token with the session, so that signing out there needs no confirmation. Default: false.
+	// Store the provider's ID token with the session, so that logout at the provider needs no confirmation. Default:
+	// false.
 	KeepUpstreamToken bool `json:"keep_upstream_token,omitempty"`
 
-	Timeout       time.Duration     `json:"-"` // of each request to the provider. Default: 10s.
-	Transport     http.RoundTripper `json:"-"` // makes these requests. Default: that of [relyingparty.Config].
-	Google        bool              `json:"-"` // errors have the provider's error code in place of "error getting token"
-	ACRClaim      string            `json:"-"` // what the provider says and takes in place of acr. Default: acr.
-	SelectAccount bool              `json:"-"` // the provider knows prompt=select_account, even if its discovery does not say so
-	Revalidate    Revalidation      `json:"-"` // how the provider is asked again whether people may still come
+	Timeout       time.Duration     `json:"-"` // timeout of each request to the provider; default 10s
+	Transport     http.RoundTripper `json:"-"` // HTTP transport of these requests; default: that of [relyingparty.Config]
+	Google        bool              `json:"-"` // omit the prefix "error getting token" and use the provider's error code
+	ACRClaim      string            `json:"-"` // claim and parameter used instead of acr; default acr
+	SelectAccount bool              `json:"-"` // the provider supports prompt=select_account, even if its discovery document omits it
+	Revalidate    Revalidation      `json:"-"` // revalidation of sign-ins
 }
 
-// Revalidation asks a provider again about people who signed in there (package revalidation).
+// Revalidation configures rechecking of sign-ins at the provider (package revalidation).
 type Revalidation struct {
-	// Interval is how old the provider's last yes may get until it is asked again. Default: 5 min;
-	// from 1 min to 1 h. Negative: it is not asked.
+	// Interval is the maximum age of the provider's last confirmation before a recheck. Default: 5
+	// min; from 1 min to 1 h. Negative: no rechecks.
 	Interval time.Duration
 
-	// Outage is how long a person goes on after the provider's last yes while it does not answer.
-	// Default: 8 h; from the interval to 7 days.
+	// Outage is the time after the last confirmation during which access continues while the
+	// provider is unreachable. Default: 8 h; from the interval to 7 days.
 	Outage time.Duration
 }
 
@@ -121,7 +123,7 @@ const (
 	defaultOutage, maxOutage                  = 8 * time.Hour, 7 * 24 * time.Hour
 )
 
-// Check returns an error if a duration is out of bounds.
+// Check returns an error if a duration is out of range.
 func (r Revalidation) Check() error {
 	interval, outage := cmp.Or(r.Interval, defaultInterval), cmp.Or(r.Outage, defaultOutage)
 	switch {
@@ -135,27 +137,27 @@ func (r Revalidation) Check() error {
 	return nil
 }
 
-// AllowRule is one way to be allowed in.
+// AllowRule is one condition under which people may sign in.
 type AllowRule struct {
 	// `email` or `group`. Required.
 	Claim string `json:"claim,omitempty"`
 
-	// A group; or an e-mail address, or `*@domain` for a whole domain. Addresses count only if the provider has
-	// verified them. Required.
+	// A group, an e-mail address, or `*@domain` for a domain. Addresses must be verified by the
+	// provider. Required.
 	Value string `json:"value,omitempty"`
 }
 
 var providerKey = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// mappedClaims are the claims that can be mapped to a provider's.
+// mappedClaims lists the claims that can be mapped from a provider's claims.
 var mappedClaims = append([]string{
 	"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser", "patient", "groups", "address",
 }, plainClaims...)
 
-// plainClaims are the furtherClaims without the parts of an address.
+// plainClaims are the furtherClaims except the parts of an address.
 var plainClaims = slices.DeleteFunc(slices.Clone(furtherClaims), func(name string) bool { return strings.Contains(name, ".") })
 
-// Local names the users of this server in a client's list of identity providers.
+// Local represents the local users in a client's list of identity providers.
 const Local = tokenclaim.Local
 
 // CheckMappedClaim returns an error if a claim cannot be mapped.
@@ -166,7 +168,7 @@ func CheckMappedClaim(claim string) error {
 	return nil
 }
 
-// CheckProviderKey returns an error if a text cannot be a provider's key.
+// CheckProviderKey returns an error for an invalid provider key.
 func CheckProviderKey(key string) error {
 	if !providerKey.MatchString(key) || key == Local {
 		return fmt.Errorf("invalid idp name %q: use lower-case letters, digits and single hyphens, and not %s", key, Local)
@@ -174,7 +176,7 @@ func CheckProviderKey(key string) error {
 	return nil
 }
 
-// CheckDomain returns an error if a text is not a domain of e-mail addresses.
+// CheckDomain returns an error for an invalid e-mail domain.
 func CheckDomain(domain string) error {
 	if emailDomain("x@"+domain) != domain || !strings.Contains(domain, ".") {
 		return fmt.Errorf("%q is not a domain in lower case, such as hospital.example", domain)
@@ -182,8 +184,8 @@ func CheckDomain(domain string) error {
 	return nil
 }
 
-// Check returns an error if a rule can never match, or not what it seems to: not everybody
-// reads an address with two @ alike.
+// Check returns an error if a rule can never match or is ambiguous: parsers disagree about
+// addresses with two @.
 func (r AllowRule) Check() error {
 	switch {
 	case r.isOnGroup() && r.Value != "":
@@ -200,16 +202,16 @@ func (r AllowRule) Check() error {
 
 func (r AllowRule) isOnGroup() bool { return r.Claim == "group" }
 
-// Provider is an identity provider, and our client of it.
+// Provider is an identity provider with the HTTP client for it.
 type Provider struct {
 	IdentityProvider
-	Client *relyingparty.Provider // sends the requests
+	Client *relyingparty.Provider // sends requests to the provider
 }
 
-// subIssuer is the issuer by which accounts are told apart from those of other providers.
+// subIssuer returns the issuer that namespaces the provider's accounts.
 func (p *Provider) subIssuer() string { return cmp.Or(p.SubIssuer, p.Issuer) }
 
-// Endpoint is one of this provider's.
+// Endpoint wraps a handler for this provider's endpoint.
 func (p *Provider) Endpoint(serve func(http.ResponseWriter, *http.Request, *Provider)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		audit.FromContext(r.Context()).Provider = p.Key
@@ -260,17 +262,17 @@ func checkEach[T any](of iter.Seq[T], check func(T) error) (err error) {
 	return err
 }
 
-// identity is what a provider says of a person, in our claims.
+// identity is a provider's identity of a person, mapped to our claims.
 type identity struct {
 	issuer, subject string
-	sub             string // the claim for ours, where the provider has one
+	sub             string // value of the configured sub claim, if any
 	user            User
 	groups          []string
 	searches        []launch.PersonQuery
 }
 
-// Identity maps a provider's claims to ours. Claims of a wrong type are ignored: an
-// email_verified of "true" or 1 verifies nothing (OpenID Connect Core §5.1).
+// Identity maps a provider's claims to ours. Claims of a wrong type are ignored: an email_verified
+// of "true" or 1 verifies nothing (OpenID Connect Core §5.1).
 func (p *Provider) Identity(from *relyingparty.Identity) identity {
 	text := func(name string) string { return claimText(name, p.claim(from, name)) }
 	verified, _ := p.claim(from, "email_verified").(bool)
@@ -301,14 +303,14 @@ func (p *Provider) Identity(from *relyingparty.Identity) identity {
 	return id
 }
 
-// Label is what pages call a provider's person, whether they may sign in or not.
+// Label returns the display name of a provider's person, whether or not sign-in is permitted.
 func (p *Provider) Label(from *relyingparty.Identity) Label {
 	id := p.Identity(from)
 	return id.user.Label()
 }
 
-// claim is the provider's claim for one of ours. If email or phone_number is mapped to
-// another claim, the provider's email_verified is not about that, and must be mapped too.
+// claim returns the provider's claim for one of ours. If email or phone_number is mapped to another
+// claim, the provider's email_verified does not refer to that claim, so it must be mapped too.
 func (p *Provider) claim(from *relyingparty.Identity, name string) any {
 	if mapped := p.Claims[name]; mapped != "" {
 		return tokenclaim.Find(from.Claims, mapped)
@@ -322,11 +324,11 @@ func (p *Provider) claim(from *relyingparty.Identity, name string) any {
 
 const (
 	maxClaim    = 1 << 10 // bytes
-	maxPatients = 50      // that one person may choose among
+	maxPatients = 50      // patients that one person may choose
 )
 
-// claimText is a claim as a text; "" if it is too long, or not of its type in OpenID Connect
-// Core §5.1.
+// claimText returns a claim as text; "" if it is too long or not of its type in OpenID Connect Core
+// §5.1.
 func claimText(name string, claim any) (text string) {
 	switch v := claim.(type) {
 	case bool:
@@ -368,14 +370,14 @@ func (p *Provider) furtherClaims(from *relyingparty.Identity) map[string]string 
 	return claims
 }
 
-// Bounds of a claim of [IdentityProvider].TokenClaims, which is read for each request.
+// Limits for a claim of [IdentityProvider].TokenClaims, which is read for each request.
 const (
 	maxTokenClaim  = 4 << 10 // bytes
 	maxClaimValues = 200
 )
 
-// tokenClaims are the further claims that are kept of a person. Those that are too long are left out
-// as a whole: part of a list could mean more than all of it.
+// tokenClaims returns the stored further claims. A claim that exceeds a limit is omitted entirely,
+// because a truncated list could grant more than the full list.
 func (p *Provider) tokenClaims(from *relyingparty.Identity) (claims map[string][]string, unread []string) {
 	for _, ours := range slices.Sorted(maps.Keys(p.TokenClaims)) {
 		values, whole := tokenclaim.Read(from.Claims, p.TokenClaims[ours])
@@ -392,8 +394,8 @@ func (p *Provider) tokenClaims(from *relyingparty.Identity) (claims map[string][
 	return claims, unread
 }
 
-// accountID is the sub of a federated person, a hash of issuer and subject (OpenID Connect
-// Core §5.7). No local user or client can have it ([subject.IsHash]).
+// accountID returns the sub of a federated person, a hash of issuer and subject (OpenID Connect
+// Core §5.7). Local users and clients cannot have such ids ([subject.IsHash]).
 func accountID(issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -414,7 +416,7 @@ func (id identity) matches(rule AllowRule) bool {
 	return address != "" && lowered(address) == lowered(rule.Value)
 }
 
-// verifiedEmail is the person's address if it is verified, and has one domain, whoever reads it; else "".
+// verifiedEmail returns the person's verified address if it has exactly one @; otherwise "".
 func (id identity) verifiedEmail() string {
 	if !id.user.EmailVerified || emailDomain(id.user.Email) == "" {
 		return ""
@@ -422,19 +424,19 @@ func (id identity) verifiedEmail() string {
 	return id.user.Email
 }
 
-// multiFactor is the amr of two factors (RFC 8176 §2).
+// multiFactor is the amr value for multi-factor authentication (RFC 8176 §2).
 const multiFactor = "mfa"
 
-// factorKinds are the methods that an amr may name (RFC 8176 §2), by the kind of factor that each
-// is. Two of one kind are one factor. ngcmfa is Microsoft's word for mfa.
+// factorKinds lists the amr values (RFC 8176 §2) by kind of factor. Two methods of one kind count
+// as one factor. ngcmfa is Microsoft's name for mfa.
 var factorKinds = map[string][]string{
 	"knowledge":  {multiFactor, "ngcmfa", "pwd", "pin", "kba"},
 	"possession": {multiFactor, "ngcmfa", "otp", "sms", "tel", "hwk", "swk", "sc"},
 	"inherence":  {"face", "fpt", "iris", "retina", "vbm"},
 }
 
-// CheckMappedACR returns an error if a provider's acr cannot stand for a class. None stands for a
-// phishing-resistant sign-in: we did not see the key.
+// CheckMappedACR returns an error if a provider's acr cannot be mapped to a class. The
+// phishing-resistant class is excluded, because the gateway has not verified the key.
 func CheckMappedACR(theirs, class string) error {
 	if strings.ContainsFunc(theirs, unicode.IsSpace) {
 		return fmt.Errorf("acr_map %q: an acr has no spaces", theirs)
@@ -445,16 +447,17 @@ func CheckMappedACR(theirs, class string) error {
 	return nil
 }
 
-// ACRMap has the class of sign-in here for what a provider says in its acr.
+// ACRMap maps a provider's acr values to authentication classes.
 type ACRMap map[string]string
 
-// Words are the provider's words for a class, or nil.
+// Words returns the provider's acr values for a class, or nil.
 func (m ACRMap) Words(class string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(theirs string) bool { return m[theirs] != class })
 }
 
-// AMR is how a person signed in at the provider (RFC 8176), by its claims, of which one is its acr. It
-// has mfa exactly if that were two factors: as the map says, or else by two methods of different kinds.
+// AMR returns the authentication methods of a sign-in at the provider (RFC 8176). It contains mfa exactly if the
+// sign-in had two factors, according to the map or else to two methods of different kinds. acr is the name of the acr
+// claim.
 func (m ACRMap) AMR(claims map[string]any, acr string) []string {
 	amr, _ := tokenclaim.List(claims["amr"])
 	two := twoFactors(amr)
@@ -468,7 +471,7 @@ func (m ACRMap) AMR(claims map[string]any, acr string) []string {
 	return amr
 }
 
-// class is the strongest class for what the provider says; "" for none.
+// class returns the strongest class of the provider's acr values, or "".
 func (m ACRMap) class(claim any) (class string) {
 	values, _ := tokenclaim.List(claim)
 	for _, theirs := range values {
@@ -489,7 +492,7 @@ func twoFactors(amr []string) bool {
 	return kinds > 1
 }
 
-// CheckEmail returns an error if a text is not an e-mail address.
+// CheckEmail returns an error for an invalid e-mail address.
 func CheckEmail(address string) error {
 	if emailDomain(address) == "" {
 		return fmt.Errorf("%q is not an e-mail address", address)
@@ -497,7 +500,7 @@ func CheckEmail(address string) error {
 	return nil
 }
 
-// emailDomain is the domain of an address in lower case; "" if it is not valid.
+// emailDomain returns the domain of an address in lower case; "" if invalid.
 func emailDomain(address string) string {
 	user, domain, _ := strings.Cut(address, "@")
 	if user == "" || strings.ContainsAny(domain, "@ \t\r\n") {
@@ -506,8 +509,8 @@ func emailDomain(address string) string {
 	return lowered(domain)
 }
 
-// lowered puts only ASCII letters into lower case (RFC 4343 §3): by Unicode's rules, İ would
-// become i and ſ equal s, and somebody else's domain or mailbox pass for ours.
+// lowered lowercases ASCII letters only (RFC 4343 §3): Unicode case mapping turns İ into i and
+// equates ſ with s, which would confuse different domains or mailboxes.
 func lowered(address string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -517,14 +520,14 @@ func lowered(address string) string {
 	}, address)
 }
 
-// Ways are the ways to sign in for a client.
+// Ways lists the sign-in methods of a client.
 type Ways struct {
-	Local     bool        // by a password here
+	Local     bool        // password sign-in of local users
 	Providers []*Provider // in the order of the client's list
 }
 
-// Ways returns the ways in a client's list of keys. If the list is empty, it returns all, in
-// the order of the configuration.
+// Ways returns the sign-in methods for a client's list of keys; for an empty list all, in
+// configuration order.
 func (a *Accounts) Ways(keys []string) Ways {
 	if len(keys) == 0 {
 		keys = append([]string{Local}, a.ProviderKeys...)
@@ -539,8 +542,8 @@ func (a *Accounts) Ways(keys []string) Ways {
 	return ways
 }
 
-// Has reports whether one can sign in by the provider with a key, or by a password here if
-// the key is "" or [Local].
+// Has reports whether the provider with the key is a sign-in method; "" and [Local] mean the
+// password sign-in.
 func (w Ways) Has(key string) bool {
 	if key == "" || key == Local {
 		return w.Local
@@ -559,7 +562,7 @@ func (w Ways) ByDomain(address string) *Provider {
 	return nil
 }
 
-// Issuers are those of the identity providers, in the order of the configuration.
+// Issuers returns the issuers of the identity providers in configuration order.
 func (a *Accounts) Issuers() (issuers []string) {
 	for _, key := range a.ProviderKeys {
 		issuers = append(issuers, a.Providers[key].Issuer)

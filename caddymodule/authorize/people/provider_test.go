@@ -65,7 +65,7 @@ func TestIdentityClaims(t *testing.T) {
 	}
 }
 
-// groups are a list or one value, under any name; what is neither is known to be unread.
+// Groups are a list or a single value under any claim name; other values are marked as unread.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

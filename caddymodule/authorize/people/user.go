@@ -19,54 +19,54 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// User is a local user, or a person of an identity provider.
+// User is a local user or a federated person.
 type User struct {
-	ID           string // the name to sign in with, and the sub of tokens ([subject.CheckConfigured])
-	PasswordHash string // of a kind that the [PasswordComparer] knows
+	ID           string // sign-in name and sub of tokens ([subject.CheckConfigured])
+	PasswordHash string // hash in a format of the [PasswordComparer]
 
-	// TOTPSecret is the key of the person's authenticator app (RFC 6238) in base32; see
-	// [totp.CheckSecret]. A code is required after the password, and after signing in by a
-	// linked identity provider. Default: no second factor.
+	// TOTPSecret is the key of the user's authenticator app (RFC 6238) in base32; see
+	// [totp.CheckSecret]. A code is required after the password, and after sign-in through a linked
+	// identity provider. Default: no second factor.
 	TOTPSecret string
 
-	Name          string // the name claim
-	Email         string // the email claim
-	EmailVerified bool   // the email_verified claim
-	Phone         string // the phone_number claim, in E.164 form
+	Name          string // name claim
+	Email         string // email claim
+	EmailVerified bool   // email_verified claim
+	Phone         string // phone_number claim in E.164 form
 
-	// FHIRUser is the person's own FHIR resource, as Type/id below the FHIR base (SMART App
+	// FHIRUser is the user's own FHIR resource, as Type/id relative to the FHIR base (SMART App
 	// Launch 2.2, scopes for requesting identity data).
 	FHIRUser string
 
-	// Patients are the ids of the patients whom the person may choose among when they start an
-	// app, beside those that FHIRUser leads to. Default: none.
+	// Patients are the ids of further patients that the user may choose when starting an app,
+	// besides those related to FHIRUser. Default: none.
 	Patients []string `json:",omitempty"`
 
-	// Claims are further claims of OpenID Connect Core §5.1, by name; those of an address
-	// have names such as address.locality. See [CheckClaim].
+	// Claims are further claims of OpenID Connect Core §5.1 by name. Parts of an address have names
+	// such as address.locality. See [CheckClaim].
 	Claims map[string]string
 
-	// Disabled users cannot sign in, not even by a linked identity provider, and their
+	// Disabled users cannot sign in, not even through a linked identity provider, and their
 	// sessions and tokens end.
 	Disabled bool
 
-	Groups []string `json:"-"` // of a local user, or as the provider says
+	Groups []string `json:"-"` // configured groups, or the provider's
 
-	// Generation tells a local user from earlier ones with the ID. Default: there are none.
+	// Generation distinguishes a local user from deleted users with the same ID. Default: no deleted users.
 	Generation oauth2.Generation `json:"-"`
 
-	// TokenClaims are further claims as the provider says, by our names; see [IdentityProvider].
+	// TokenClaims are further claims of the provider by our names; see [IdentityProvider].
 	TokenClaims map[string][]string `json:",omitempty"`
 
-	// Unread are our names of groups and TokenClaims that the provider has, but that could not be read whole.
+	// Unread lists groups and TokenClaims that the provider sent but that could not be read completely.
 	Unread []string `json:",omitempty"`
 
-	provider      string // its key; "" for a local user
-	username      string // preferred_username: a local user's ID, or as the provider says
-	TokensBoundTo string `json:"-"` // hash of a local user's credential, to which their tokens are bound
+	provider      string // provider key; "" for local users
+	username      string // preferred_username: a local user's ID, or the provider's claim
+	TokensBoundTo string `json:"-"` // hash of a local user's credential, to which tokens are bound
 }
 
-// check checks the optional values.
+// check validates the optional fields.
 func (u *User) check() error {
 	if err := CheckFHIRUser(u.FHIRUser); err != nil && u.FHIRUser != "" {
 		return fmt.Errorf("fhir_user %w", err)
@@ -92,8 +92,8 @@ func (u *User) check() error {
 	return CheckEmail(u.Email)
 }
 
-// CheckFHIRUser returns an error if a reference is not to a resource for a person (SMART App
-// Launch 2.2), with an id as in FHIR R4 §2.24.0.1.
+// CheckFHIRUser returns an error if a reference does not name a resource that represents a person
+// (SMART App Launch 2.2) with an id of FHIR R4 §2.24.0.1.
 func CheckFHIRUser(reference string) error {
 	if !fhirUserPattern.MatchString(reference) {
 		return fmt.Errorf("%q must be Patient/…, Practitioner/…, PractitionerRole/…, RelatedPerson/… or Person/… with a FHIR id", reference)
@@ -103,8 +103,8 @@ func CheckFHIRUser(reference string) error {
 
 var fhirUserPattern = regexp.MustCompile(`^(Patient|Practitioner|PractitionerRole|RelatedPerson|Person)/[A-Za-z0-9.-]{1,64}$`)
 
-// Credential changes with the user's password or second factor, which ends their sessions. Another user of the name has
-// another one, even with the same password.
+// Credential returns a digest that changes with the user's password or second factor, which invalidates
+// sessions. It differs for another user with the same name, even with the same password.
 func (u *User) Credential() [sha256.Size]byte {
 	secrets := u.PasswordHash + "\x00" + u.TOTPSecret
 	if u.Generation != 0 {
@@ -113,27 +113,27 @@ func (u *User) Credential() [sha256.Size]byte {
 	return sha256.Sum256([]byte(secrets))
 }
 
-// credentialHash is half of the credential's digest, like an at_hash. Clients can read it in
-// access tokens; it reveals no password, because the password's hash has a salt.
+// credentialHash returns the left half of the credential's digest, like an at_hash. Clients can
+// read it in access tokens. It does not reveal the password, because password hashes are salted.
 func (u *User) credentialHash() string {
 	sum := u.Credential()
 	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
 }
 
-// Label is what a page calls somebody.
+// Label is a person's name on pages.
 type Label struct {
-	Name   string // the best that is known
-	Detail string // tells namesakes apart, such as an e-mail address; may be ""
+	Name   string // best available name
+	Detail string // distinguishes people with the same name, e.g. by e-mail address; may be ""
 }
 
-// Label is what pages call the person.
+// Label returns the user's name for pages.
 func (u *User) Label() Label {
 	known := slices.DeleteFunc([]string{u.Name, u.username, u.Email}, func(word string) bool { return word == "" })
-	known = append(known, "", "") // at least two
+	known = append(known, "", "") // at least two elements
 	return Label{cmp.Or(known[0], "your account"), known[1]}
 }
 
-// ProviderName returns the person's user name or e-mail address at their identity provider; "" for a local user.
+// ProviderName returns the user's name or e-mail address at the identity provider; "" for local users.
 func (u *User) ProviderName() string {
 	if u.provider == "" {
 		return ""
@@ -141,29 +141,29 @@ func (u *User) ProviderName() string {
 	return cmp.Or(u.username, u.Email)
 }
 
-// IsNamed reports whether a login_hint (OpenID Connect Core §3.1.2.1) names the person: by sub, user name or e-mail address,
-// verified or not. The case of ASCII letters does not count.
+// IsNamed reports whether a login_hint (OpenID Connect Core §3.1.2.1) names the user by sub, user
+// name or e-mail address, verified or not. ASCII case is ignored.
 func (u *User) IsNamed(hint string) bool {
 	return isName(hint) && slices.ContainsFunc([]string{u.ID, u.username, u.Email}, func(name string) bool { return lowered(name) == lowered(hint) })
 }
 
-// MayChoose reports whether a patient, if any, may still be one that the user could choose, as
-// far as the configuration and the identity provider say.
+// MayChoose reports whether the user may choose a patient according to the configuration and the
+// identity provider; true for "".
 func (u *User) MayChoose(patient string) bool {
 	return patient == "" || u.Person().MayHave(patient)
 }
 
-// Attributes are what rules may ask about the person.
+// Attributes returns the attributes that rules can match.
 func (u *User) Attributes() tokenclaim.Attributes {
 	return tokenclaim.Attributes{IDP: cmp.Or(u.provider, tokenclaim.Local), Groups: u.Groups, Claims: u.TokenClaims, Unread: u.Unread}
 }
 
-// Person is who chooses a patient.
+// Person returns the user as a chooser of patients.
 func (u *User) Person() launch.Person {
 	return launch.Person{Subject: u.ID, FHIRUser: u.FHIRUser, Patients: u.Patients, Attributes: u.Attributes()}
 }
 
-// furtherClaims are those without a field in [User]. For the parts of an address, see OpenID
+// furtherClaims are the claims without a field in [User]. For parts of an address, see OpenID
 // Connect Core §5.1.1.
 var furtherClaims = []string{
 	"family_name", "given_name", "middle_name", "nickname", "profile", "picture", "website", "gender",
@@ -172,8 +172,8 @@ var furtherClaims = []string{
 	"address.postal_code", "address.country",
 }
 
-// CheckClaim returns an error if a user cannot have a claim with this value: [User] has a
-// field for it, or OpenID Connect Core §5.1 has no such claim or another form of it.
+// CheckClaim returns an error if a user cannot have a claim with this value: [User] has a field for
+// the claim, or OpenID Connect Core §5.1 lacks the claim or defines another format.
 func CheckClaim(name, value string) error {
 	ok, form := true, ""
 	switch name {
@@ -204,8 +204,8 @@ func isBirthdate(text string) bool {
 	return day == nil || year == nil
 }
 
-// scopeClaims are the claims of each scope (OpenID Connect Core §5.4; SMART App Launch 2.2
-// for fhirUser), in the order of the standard.
+// scopeClaims lists the claims of each scope (OpenID Connect Core §5.4; SMART App Launch 2.2 for
+// fhirUser) in the standard's order.
 var scopeClaims = []struct {
 	scope  string
 	claims []string
@@ -218,10 +218,10 @@ var scopeClaims = []struct {
 	{"phone", []string{"phone_number", "phone_number_verified"}},
 	{"address", []string{"address"}},
 	{"fhirUser", []string{"fhirUser"}},
-	{"groups", []string{"groups"}}, // not a standard, but common
+	{"groups", []string{"groups"}}, // not standardized, but common
 }
 
-// ClaimsOfScope returns the claims of a granted scope.
+// ClaimsOfScope returns the claims of a scope.
 func ClaimsOfScope(scope []string) (names []string) {
 	for _, s := range scopeClaims {
 		if slices.Contains(scope, s.scope) {
@@ -239,7 +239,7 @@ func ClaimsOfAllScopes() (names []string) {
 	return names
 }
 
-// ScopeOf returns the scope that has a claim, or "".
+// ScopeOf returns the scope that includes a claim, or "".
 func ScopeOf(claim string) string {
 	for _, s := range scopeClaims {
 		if slices.Contains(s.claims, claim) {
@@ -249,7 +249,7 @@ func ScopeOf(claim string) string {
 	return ""
 }
 
-// Claims returns those of the named claims that a person has.
+// Claims returns the user's values of the named claims.
 func (a *Accounts) Claims(user *User, names []string) map[string]any {
 	all := map[string]any{}
 	for name, value := range user.Claims {
@@ -276,7 +276,7 @@ func (a *Accounts) Claims(user *User, names []string) map[string]any {
 	return all
 }
 
-// putClaim adds a claim in its standard form: a number for updated_at, a boolean for
+// putClaim adds a claim in its standard type: a number for updated_at, a boolean for
 // phone_number_verified, an object for address.
 func putClaim(all map[string]any, name, value string) {
 	switch object, member, nested := strings.Cut(name, "."); {
@@ -298,7 +298,7 @@ func putClaim(all map[string]any, name, value string) {
 	}
 }
 
-// FHIRUser is the absolute URL of the person's FHIR resource.
+// FHIRUser returns the absolute URL of the user's FHIR resource.
 func (a *Accounts) FHIRUser(user *User) string {
 	if user.FHIRUser == "" {
 		return ""
