@@ -16,10 +16,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// What one request costs, without the network. Two cores of a shared machine
-// give figures that are good to a tenth or two.
+// The benchmarks measure single requests without the network. On two cores of a shared machine,
+// results vary by 10 to 20 %.
 
-// serve answers a request that must succeed.
+// serve executes a request that must succeed.
 func serve(b *authorizetest.Browser, r *http.Request, want int) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	b.Server.ServeHTTP(w, r)
@@ -48,7 +48,7 @@ func BenchmarkUserinfo(b *testing.B) {
 	}
 }
 
-// What the guard asks of each request whose token it remembers.
+// The guard's calls for each request with a cached token.
 func BenchmarkRevokedAndHolder(b *testing.B) {
 	server := authorizetest.New(b, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Durable = inFile(b) })
 	browser := authorizetest.NewBrowser(b, server)
@@ -77,7 +77,7 @@ func BenchmarkIntrospection(b *testing.B) {
 	}
 }
 
-// signedInCode is the code of a person who is signed in already.
+// signedInCode returns a code for a user with a session.
 func signedInCode(b *authorizetest.Browser, query string) string {
 	r := authorizetest.Secure(httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+query, nil))
 	for name, value := range b.Cookies {

@@ -27,24 +27,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/snapshotmap"
 )
 
-// Defaults and bounds of the lifetimes in [Config].
+// Defaults and limits of the lifetimes in [Config].
 const (
 	defaultAccessTokenLifetime = time.Hour
-	codeLifetime               = 5 * time.Minute // of authorization codes; the interface fixes it
+	codeLifetime               = 5 * time.Minute // lifetime of authorization codes, fixed by the interface
 	DefaultSessionLifetime     = 8 * time.Hour
 
-	// DefaultRefreshTokenLifetime is the minimum of ONC's criterion for standardized APIs:
-	// three months.
+	// DefaultRefreshTokenLifetime is the minimum of ONC's criterion for standardized APIs: three
+	// months.
 	DefaultRefreshTokenLifetime = 90 * 24 * time.Hour
 
-	DefaultRefreshTokenGrace = 10 * time.Second     // lets a client time out and try again
-	maxRefreshTokenLifetime  = 366 * 24 * time.Hour // people sign in at least once a year
-	maxRefreshTokenGrace     = time.Minute          // what is repeated later is no accident
-	MaxAccessTokenLifetime   = keyring.Retention    // replaced keys stay published as long
-	maxSessionLifetime       = 30 * 24 * time.Hour  // a forgotten sign-in must end
+	DefaultRefreshTokenGrace = 10 * time.Second     // enough for a client to time out and retry
+	maxRefreshTokenLifetime  = 366 * 24 * time.Hour // users sign in at least once a year
+	maxRefreshTokenGrace     = time.Minute          // a later repetition is not a retry
+	MaxAccessTokenLifetime   = keyring.Retention    // retired keys are published for as long
+	maxSessionLifetime       = 30 * 24 * time.Hour  // forgotten sessions must end
 )
 
-// maxLifetimes are by their names in a configuration.
+// maxLifetimes contains the maximum lifetimes by configuration name.
 var maxLifetimes = map[string]time.Duration{
 	"access_token_lifetime":       MaxAccessTokenLifetime,
 	"session_lifetime":            maxSessionLifetime,
@@ -54,116 +54,117 @@ var maxLifetimes = map[string]time.Duration{
 	"refresh_token_grace":         maxRefreshTokenGrace,
 }
 
-// MaxLifetime returns the maximum of a lifetime by its name in a configuration, such as session_lifetime.
+// MaxLifetime returns the maximum of a lifetime by its configuration name, e.g. session_lifetime.
 func MaxLifetime(name string) time.Duration { return maxLifetimes[name] }
 
-// CheckLifetime returns an error if a lifetime is out of bounds. Its name is that in a
-// configuration, such as session_lifetime.
+// CheckLifetime returns an error if a lifetime is out of range. name is the configuration name,
+// e.g. session_lifetime.
 func CheckLifetime(name string, lifetime time.Duration) error {
 	return oauth2.CheckLifetime(name, lifetime, maxLifetimes[name])
 }
 
 // Config is the configuration of a [Server].
 type Config struct {
-	Issuer       string // our own address, https://host[:port], and the iss of tokens (RFC 8414 §2)
-	FHIRBasePath string // the path of the FHIR API. Issuer and path are the aud of tokens.
+	Issuer       string // base URL of the server, https://host[:port], and the iss of tokens (RFC 8414 §2)
+	FHIRBasePath string // path of the FHIR API; Issuer and path form the aud of tokens
 
-	Clients           []client.Client           // registered by the operator
-	Users             []people.User             // local users
-	IdentityProviders []people.IdentityProvider // first contacted at the first sign-in
+	Clients           []client.Client           // clients registered by the operator; default none
+	Users             []people.User             // local users; default none
+	IdentityProviders []people.IdentityProvider // identity providers, contacted at the first sign-in; default none
 
-	// Known is asked about a client or person who is not known, and says why there may be more than
-	// Clients and Users, if so. Default: there are no more.
+	// Known is called for an unknown client or user and returns an error if Clients and Users may
+	// be incomplete. Default: the lists are complete.
 	Known func(context.Context) error
 
-	ScopeLimits []scopelimit.Row        // which scopes people may have. Default: all.
-	Passwords   people.PasswordComparer // checks passwords of Users
-	Keys        keyring.Keys            // sign tokens and seal pending requests
+	ScopeLimits []scopelimit.Row        // limits on the scopes of users; default none
+	Passwords   people.PasswordComparer // comparer for the password hashes of Users
+	Keys        keyring.Keys            // signing and sealing keys
 
-	// Store keeps codes, pending second factors, and the revocations that each check of an
-	// access token reads.
+	// Store stores codes, pending second factors and the revocations that are read for each access
+	// token.
 	Store store.Store
 
-	// Durable keeps what must outlive a restart: sessions, refresh tokens, consents,
-	// lockouts, and a copy of the revocations. Default: Store.
+	// Durable stores data that must survive a restart: sessions, refresh tokens, consents, lockouts
+	// and a copy of the revocations. Default: Store.
 	Durable store.Store
 
-	// Audit gets every [audit.Event], in the goroutine of its request. Default: an
+	// Audit is called with every [audit.Event], in the goroutine of the request. Default: an
 	// [audit.Log] on Logger.
 	Audit func(context.Context, audit.Event)
 
-	// ClientAddress is the IP address that a request is counted and recorded under.
-	// Default: that of the peer.
+	// ClientAddress returns the IP address for rate limits and audit events. Default: the peer's
+	// address.
 	ClientAddress func(*http.Request) string
 
-	// Records asks the FHIR server in a person's name, for the pages on which they choose a
-	// patient. Default: none can be chosen there.
+	// Records queries the FHIR server with the user's rights, for the pages to choose a patient.
+	// Default: nobody can choose a patient.
 	Records launch.Records
 
-	// Checks are the latest results of checks with identity providers. They outlive this server. Default: empty.
+	// Checks contains the latest results of checks with identity providers. It can be shared with the next server.
+	// Default: empty.
 	Checks *revalidation.Checks
 
-	// CountToken counts a request to the token endpoint, first without a client, and again when its client is known; public is
-	// one without secret or key. An error refuses the request. Default: none is.
+	// CountToken counts a request to the token endpoint, first without a client and again when the client is
+	// identified; public clients have no secret or key. An error rejects the request. Default: no limit.
 	CountToken func(w http.ResponseWriter, r *http.Request, clientID string, public bool) error
 
-	Lockout lockout.Policy // slows down guessing. Its counts are in Durable.
+	Lockout lockout.Policy // lockout after failed attempts; counters are in Durable
 
-	Branding page.Branding // makes the pages look like a site's own
+	Branding page.Branding // look of the pages; default without a logo
 
-	// FrameAncestors are the origins of EHRs that open apps in frames, and may so frame the pages
-	// of an authorization request. Default: none.
+	// FrameAncestors are the origins of EHRs that may frame the pages of authorization requests.
+	// Default: none.
 	FrameAncestors []string
 
-	// AccessTokenLifetime is that of access and ID tokens. Default:
-	// 1 h; at most [MaxAccessTokenLifetime].
+	// AccessTokenLifetime is the lifetime of access and ID tokens. Default: 1 h; at most
+	// [MaxAccessTokenLifetime].
 	AccessTokenLifetime time.Duration
 
-	// SessionLifetime is how long people stay signed in. Default:
-	// [DefaultSessionLifetime]; at most 30 days.
+	// SessionLifetime is the lifetime of a session. Default: [DefaultSessionLifetime]; at most 30
+	// days.
 	SessionLifetime time.Duration
 
-	// SessionIdle is after how long without activity people are signed out; at most SessionLifetime. Requests to the
-	// authorization endpoint and pages are activity, and so are refreshes with online_access; FHIR requests are not.
-	// Default: 0, never.
+	// SessionIdle is the time without activity after which a session ends; at most SessionLifetime.
+	// Requests to the authorization endpoint and pages count as activity, as do refreshes with
+	// online_access; FHIR requests do not. Default: 0, no limit.
 	SessionIdle time.Duration
 
-	// RefreshTokenLifetime is how long a person's grant can be refreshed in all.
-	// Default: 90 days; at most 366 days.
+	// RefreshTokenLifetime is the total time for which a grant can be refreshed. Default: 90 days;
+	// at most 366 days.
 	RefreshTokenLifetime time.Duration
 
-	// RefreshTokenIdleLifetime is how long a refresh token can be used. Default and
-	// maximum: RefreshTokenLifetime.
+	// RefreshTokenIdleLifetime is the lifetime of an unused refresh token. Default and maximum:
+	// RefreshTokenLifetime.
 	RefreshTokenIdleLifetime time.Duration
 
-	// RefreshTokenGrace is how long after its use a refresh token yields its successor
-	// again, for clients that missed the response. Default: [DefaultRefreshTokenGrace]; at
-	// most 1 min; none if negative.
+	// RefreshTokenGrace is the time after its use during which a refresh token returns the same
+	// successor again, for clients that missed the response. Default: [DefaultRefreshTokenGrace];
+	// at most 1 min; negative: none.
 	RefreshTokenGrace time.Duration
 
-	// Outages are when this gateway could not answer, of which the one before this process has
-	// no beginning. For tokens that were replaced during one, or within RefreshTokenGrace
-	// before it, RefreshTokenGrace counts from its end. Default: none.
+	// Outages returns the periods in which this gateway could not respond. The period before this
+	// process has no start. For tokens rotated during an outage, or within RefreshTokenGrace before
+	// it, RefreshTokenGrace starts at its end. Default: none.
 	Outages func() []store.Outage
 
-	// Features add to the server. Default: none.
+	// Features extend the server. Default: none.
 	Features []Feature
 
-	// AuthorizePOST also accepts authorization requests by POST (OpenID Connect Core
-	// §3.1.2.1, SMART's capability authorize-post).
+	// AuthorizePOST enables authorization requests by POST (OpenID Connect Core §3.1.2.1, SMART's
+	// capability authorize-post). Default: false.
 	AuthorizePOST bool
 
-	// IsHTTPS reports whether the browser used https. Default: whether this process did.
+	// IsHTTPS reports whether the browser used https. Default: whether the request reached this process by TLS.
 	IsHTTPS func(*http.Request) bool
 
-	// Logger gets what is no [audit.Event]: failures (Error), and refusals (Info) of requests
-	// that change nothing. It never gets a token, code, password or secret. Default: none.
+	// Logger receives everything except [audit.Event]: failures (Error) and rejected requests
+	// without effect (Info). Tokens, codes, passwords and secrets are never logged. Default: none.
 	Logger *slog.Logger
 }
 
 func (c *Config) fhirBase() string { return c.Issuer + c.FHIRBasePath }
 
-// complete sets the defaults, and returns an error if the configuration is invalid.
+// complete sets the defaults and returns an error for an invalid configuration.
 func (c *Config) complete() error {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return err
@@ -227,8 +228,8 @@ func (c *Config) completeLifetimes() error {
 	return CheckLifetime("refresh_token_grace", c.RefreshTokenGrace)
 }
 
-// CheckIssuer returns an error if an address cannot be an issuer (RFC 8414 §2). It must not
-// have a path, because those of the endpoints are fixed.
+// CheckIssuer returns an error for an invalid issuer (RFC 8414 §2). An issuer has no path, because
+// the paths of the endpoints are fixed.
 func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || u.Host == "" || issuer != "https://"+strings.ToLower(u.Host) {
@@ -237,14 +238,14 @@ func CheckIssuer(issuer string) error {
 	return nil
 }
 
-// entries are the local users and the configured clients of a server, which does not change them.
+// entries contains the local users and configured clients of a server, which does not modify them.
 type entries struct {
 	directory *people.Directory
 	clients   *client.Registry
 	origins   *origins
 
-	// providers are the identity providers of an earlier server with the same configuration, by key, with their cached
-	// discovery documents and keys. Nil for the first server.
+	// providers contains the identity providers of the previous server with the same configuration,
+	// by key, with their cached discovery documents and keys. Nil for the first server.
 	providers map[string]*people.Provider
 }
 
@@ -265,8 +266,8 @@ func newEntries(c *Config) (*entries, error) {
 	return e, nil
 }
 
-// addClient adds a client. None may be named like a user: their tokens would have the same sub, and one pass for the
-// other (RFC 9700 §4.15).
+// addClient adds a client. A client_id must not equal a user's id, because their tokens would have
+// the same sub and could be confused (RFC 9700 §4.15).
 func (e *entries) addClient(c *Config, client client.Client) error {
 	if e.clients.Configured(client.ID) == nil && e.directory.User(client.ID) != nil {
 		return fmt.Errorf("client %s has the name of a user: their tokens would have the same sub", client.ID)
@@ -283,20 +284,20 @@ func (e *entries) addClient(c *Config, client client.Client) error {
 	return nil
 }
 
-// A Draft builds a [Server] with the configuration of another one, and other users and clients. The cost of a change and of
-// the server does not depend on the number of users and clients. It is not safe for concurrent use.
+// A Draft builds a [Server] from the configuration of an existing server and changed users and clients.
+// The cost does not depend on the number of users and clients. Not safe for concurrent use.
 type Draft struct {
 	config  Config
 	entries entries
 }
 
-// Draft returns a draft that begins with the users and clients of the server, which stays as it is.
+// Draft returns a draft with the users and clients of the server. The server is not changed.
 func (s *Server) Draft() *Draft {
 	return &Draft{s.config, entries{s.entries.directory.Clone(), s.entries.clients.Clone(), s.entries.origins.clone(), s.people.Accounts.Providers}}
 }
 
-// AddUser adds a user. It returns an error, and changes nothing, if the user is invalid or clashes with another user or a
-// client.
+// AddUser adds a user. It returns an error and changes nothing if the user is invalid or conflicts
+// with another user or a client.
 func (d *Draft) AddUser(u people.User) error {
 	if d.entries.clients.Configured(u.ID) != nil {
 		return fmt.Errorf("user %s has the name of a client: their tokens would have the same sub", u.ID)
@@ -304,14 +305,14 @@ func (d *Draft) AddUser(u people.User) error {
 	return d.entries.directory.Add(u)
 }
 
-// AddClient adds a client. It returns an error, and changes nothing, if the client is invalid or clashes with another client
-// or a user.
+// AddClient adds a client. It returns an error and changes nothing if the client is invalid or
+// conflicts with another client or a user.
 func (d *Draft) AddClient(c client.Client) error { return d.entries.addClient(&d.config, c) }
 
-// RemoveUser removes a user by name, if there is one.
+// RemoveUser removes a user by name, if present.
 func (d *Draft) RemoveUser(name string) { d.entries.directory.Remove(name) }
 
-// RemoveClient removes a client by client_id, if there is one.
+// RemoveClient removes a client by client_id, if present.
 func (d *Draft) RemoveClient(id string) {
 	if c := d.entries.clients.Configured(id); c != nil {
 		d.entries.origins.count(c, -1)
@@ -319,5 +320,5 @@ func (d *Draft) RemoveClient(id string) {
 	}
 }
 
-// Server returns the server. The draft must not be used any more.
+// Server builds the server. The draft must not be used afterwards.
 func (d *Draft) Server() (*Server, error) { return assemble(d.config, &d.entries) }

@@ -65,8 +65,8 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// A draft's server has the added users and clients and lacks the removed ones. The server that the draft was made from does
-// not change.
+// A draft's server has the added users and clients and lacks the removed ones. The original server
+// is unchanged.
 func TestDraft(t *testing.T) {
 	t.Parallel()
 	wendy := people.User{ID: "wendy", PasswordHash: "right", Email: "wendy@example.org", EmailVerified: true}
@@ -128,8 +128,8 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// A draft's server keeps the cached discovery documents of identity providers: after a change of users, people can sign in
-// while a provider's discovery is down.
+// A draft's server keeps cached discovery documents: after a change of users, sign-in works while a
+// provider's discovery endpoint is down.
 func TestDraftKeepsProviders(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

@@ -30,67 +30,69 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// A Feature adds to a [Server] what its core does not have: endpoints, clients, and what discovery documents say of them.
+// A Feature extends a [Server] with endpoints, clients, and entries in the discovery documents.
 type Feature interface {
-	// Extend adds to a server that is being put together. It is called again for each server that takes the place of an
-	// earlier one with other users or clients, and does no I/O.
+	// Extend extends a server under construction. It is called again for each server that replaces
+	// another one with different users or clients, and does no I/O.
 	Extend(*Core) error
 }
 
-// Core is a [Server] that is being put together, as features see it.
+// Core is a [Server] under construction.
 type Core struct {
-	Config *Config // complete
+	Config *Config // complete configuration
 
-	Trail         *audit.Recorder         // records audit events
-	Responder     *endpoint.Responder     // answers clients in JSON
-	Limiter       *lockout.Limiter        // slows down guessing
-	Accounts      *people.Accounts        // the users, and the people of identity providers
+	Trail         *audit.Recorder         // recorder of audit events
+	Responder     *endpoint.Responder     // JSON responses for clients
+	Limiter       *lockout.Limiter        // lockout after failed attempts
+	Accounts      *people.Accounts        // local users and federated accounts
 	Factors       *factor.Factors         // second factors and passkeys
-	Clients       *client.Registry        // those that may ask for tokens; features add to its Sources
-	Authenticator *client.Authenticator   // authenticates clients
+	Clients       *client.Registry        // client registry; features add to its Sources
+	Authenticator *client.Authenticator   // client authentication
 	Revocations   *revocation.Revocations // revoked tokens and families
-	Consents      *consent.Consents       // what people consented to
-	Sessions      *session.Sessions       // who is signed in
-	Tokens        *token.Tokens           // issues, refreshes and revokes tokens
-	Launches      *launch.Launches        // launch contexts that EHRs registered
-	Patients      *launch.Patients        // finds patients that a person may choose
-	Pages         *page.Site              // the pages that people see
-	Ending        *deprovisioning.Ending  // ends what people of identity providers have
+	Consents      *consent.Consents       // stored consents
+	Sessions      *session.Sessions       // browser sessions
+	Tokens        *token.Tokens           // issue, refresh and revocation of tokens
+	Launches      *launch.Launches        // launch contexts registered by EHRs
+	Patients      *launch.Patients        // patients that a user may choose
+	Pages         *page.Site              // HTML pages
+	Ending        *deprovisioning.Ending  // revocation at the request of identity providers
 
 	// RegistrationEndpoint is the URL of the client registration endpoint (RFC 7591 §3), or "".
 	RegistrationEndpoint string
 
-	// LaunchesFromEHR adds EHR launch to the discovery documents. Clients with LaunchContext do so too.
+	// LaunchesFromEHR announces EHR launch in the discovery documents. Clients with LaunchContext imply it.
 	LaunchesFromEHR bool
 
-	// SignInTargets are the pages that require a sign-in, by name, in addition to the account page.
+	// SignInTargets are further pages that require a sign-in, by name, besides the account page.
 	SignInTargets map[string]signin.Target
 
-	// OpenRequest opens request objects. Nil: they are not supported.
+	// OpenRequest opens request objects. Nil rejects them.
 	OpenRequest flow.OpenRequest
 
 	routes    map[string]http.Handler
-	public    []string // paths that scripts of every origin may call
+	public    []string // paths with CORS for all origins
 	describe  []func(*Metadata)
 	configure []func(*smart.Configuration)
 }
 
-// Handle adds an endpoint of the path and those below it if the path ends with a slash. It requires https and one of the
-// methods.
+// Handle adds an endpoint for a path, including paths below it if it ends with a slash. The
+// endpoint requires https and one of the methods.
 func (a *Core) Handle(path string, serve http.HandlerFunc, methods ...string) {
 	a.routes[path] = a.Responder.Handler(serve, methods...)
 }
 
-// HandlePublic is [Core.Handle] of an endpoint that scripts of every origin may call.
+// HandlePublic is [Core.Handle] for an endpoint with CORS for all origins.
 func (a *Core) HandlePublic(path string, serve http.HandlerFunc, methods ...string) {
 	a.public = append(a.public, path)
 	a.Handle(path, serve, methods...)
 }
 
-// Describe adds to the discovery document (OpenID Connect Discovery §3, RFC 8414 §2), when it is first requested.
+// Describe registers a function that extends the discovery document (OpenID Connect Discovery §3, RFC 8414 §2) when
+// it is first requested.
 func (a *Core) Describe(add func(*Metadata)) { a.describe = append(a.describe, add) }
 
-// DescribeSMART adds to the SMART configuration (SMART App Launch 2.2, Conformance), when it is first requested.
+// DescribeSMART registers a function that extends the SMART configuration (SMART App Launch 2.2, Conformance) when it
+// is first requested.
 func (a *Core) DescribeSMART(add func(*smart.Configuration)) { a.configure = append(a.configure, add) }
 
 func newCore(c *Config, of *entries) (*Core, error) {
@@ -121,7 +123,7 @@ func newCore(c *Config, of *entries) (*Core, error) {
 	}
 	a.Launches = launch.NewLaunches(c.Store)
 	a.Ending = &deprovisioning.Ending{People: people.Finder{Accounts: a.Accounts}, Sessions: a.Sessions, Revoker: a.Tokens.Revoker, Logger: c.Logger}
-	a.Clients.Sources = nil // those of an earlier server
+	a.Clients.Sources = nil // added by features of the previous server
 	for _, f := range c.Features {
 		if err := f.Extend(a); err != nil {
 			return nil, err
@@ -163,7 +165,7 @@ func (a *Core) addFactors(c *Config) {
 	}
 }
 
-// between are the generations of a person and a client.
+// between returns the generations of a user and a client.
 func (a *Core) between(user, clientID string) consent.Between {
 	between := consent.Between{User: a.Accounts.Directory.Generation(user)}
 	if client := a.Clients.Configured(clientID); client != nil {
@@ -172,7 +174,7 @@ func (a *Core) between(user, clientID string) consent.Between {
 	return between
 }
 
-// bindingOf returns the value that known browsers of an account are bound to.
+// bindingOf returns the value to which the known browsers of an account are bound.
 func (a *Core) bindingOf(ctx context.Context, account string) (string, error) {
 	user := a.Accounts.Directory.User(account)
 	if user == nil {
@@ -209,7 +211,7 @@ func (a *Core) addTokens(c *Config) {
 	})
 }
 
-// addRoutes adds the endpoints of the core.
+// addRoutes adds the endpoints of the core server.
 func (a *Core) addRoutes() {
 	c := a.Config
 	maps.Copy(a.routes, a.Tokens.Endpoints)

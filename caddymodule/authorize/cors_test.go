@@ -30,8 +30,8 @@ var documents = []string{
 	"/.well-known/oauth-protected-resource/fhir/R4",
 }
 
-// Scripts of clients may call what is there for clients, and nobody else's. The
-// answers to all of these requests are errors, which scripts must see too.
+// Scripts at client origins, and no others, may call the client endpoints. All these requests
+// result in errors, which scripts must be able to read too.
 func TestCORSOfClients(t *testing.T) {
 	t.Parallel()
 	b := corsServer(t)
@@ -77,7 +77,7 @@ func TestCORSOfClients(t *testing.T) {
 	}
 }
 
-// Inferno's cors_token_exchange: a public client exchanges its code by script.
+// Inferno's cors_token_exchange: a script of a public client redeems a code.
 func TestCORSTokenExchange(t *testing.T) {
 	t.Parallel()
 	b := corsServer(t)
@@ -93,7 +93,7 @@ func TestCORSTokenExchange(t *testing.T) {
 	}
 }
 
-// Inferno's cors_well_known: documents are for everybody.
+// Inferno's cors_well_known: discovery documents have CORS for all origins.
 func TestCORSOfDocuments(t *testing.T) {
 	t.Parallel()
 	b := corsServer(t)
@@ -110,7 +110,7 @@ func TestCORSOfDocuments(t *testing.T) {
 	}
 }
 
-// What people see is for no script.
+// HTML pages have no CORS.
 func TestNoCORSOfPages(t *testing.T) {
 	t.Parallel()
 	b := corsServer(t)
@@ -128,9 +128,9 @@ func TestNoCORSOfPages(t *testing.T) {
 	}
 }
 
-// What the documents say of one thing is the same in all of them, and none minds
-// what is asked for (RFC 8414 §3, OpenID Connect Discovery §4, SMART App Launch
-// 2.2, Conformance). But SMART has no word for the implicit grant.
+// The discovery documents are consistent with each other and ignore query parameters (RFC 8414 §3,
+// OpenID Connect Discovery §4, SMART App Launch 2.2, Conformance). SMART has no value for the
+// implicit grant.
 func TestDocumentsAgree(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))

@@ -21,10 +21,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// Metadata is the discovery document of OpenID Connect Discovery §3 and RFC 8414 §2.
+// Metadata is the discovery document (OpenID Connect Discovery §3, RFC 8414 §2).
 type Metadata struct {
-	Issuer                string   `json:"issuer"`                                                   // of tokens
-	AuthorizationEndpoint string   `json:"authorization_endpoint"`                                   // a URL, as all endpoints are
+	Issuer                string   `json:"issuer"`                                                   // iss of tokens
+	AuthorizationEndpoint string   `json:"authorization_endpoint"`                                   // absolute URL, like all endpoints
 	TokenEndpoint         string   `json:"token_endpoint"`                                           // RFC 6749 §3.2
 	UserinfoEndpoint      string   `json:"userinfo_endpoint"`                                        // OpenID Connect Core §5.3
 	RevocationEndpoint    string   `json:"revocation_endpoint"`                                      // RFC 7009
@@ -32,44 +32,44 @@ type Metadata struct {
 	EndSessionEndpoint    string   `json:"end_session_endpoint"`                                     // RP-Initiated Logout 1.0
 	PushedEndpoint        string   `json:"pushed_authorization_request_endpoint"`                    // RFC 9126
 	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`                          // RFC 7591
-	JWKSURI               string   `json:"jwks_uri"`                                                 // the keys of tokens
-	Scopes                []string `json:"scopes_supported"`                                         // all that a client can be granted
-	ResponseTypes         []string `json:"response_types_supported"`                                 // of any client
+	JWKSURI               string   `json:"jwks_uri"`                                                 // public signing keys
+	Scopes                []string `json:"scopes_supported"`                                         // scopes that some client may be granted
+	ResponseTypes         []string `json:"response_types_supported"`                                 // union over all clients
 	ResponseModes         []string `json:"response_modes_supported"`                                 // query, fragment, form_post
-	GrantTypes            []string `json:"grant_types_supported"`                                    // of any client
+	GrantTypes            []string `json:"grant_types_supported"`                                    // union over all clients
 	SubjectTypes          []string `json:"subject_types_supported"`                                  // public: one sub for all clients
-	IDTokenAlgorithms     []string `json:"id_token_signing_alg_values_supported"`                    // that sign ID tokens
-	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported,omitempty"`          // beside plain JSON
+	IDTokenAlgorithms     []string `json:"id_token_signing_alg_values_supported"`                    // algorithms of ID tokens
+	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported,omitempty"`          // algorithms of signed userinfo
 	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`                    // at the token endpoint
-	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported"`         // of assertions (RFC 7523)
+	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported"`         // algorithms of assertions (RFC 7523)
 	RevocationAuth        []string `json:"revocation_endpoint_auth_methods_supported"`               // at the revocation endpoint
-	RevocationAlgorithms  []string `json:"revocation_endpoint_auth_signing_alg_values_supported"`    // of assertions there
+	RevocationAlgorithms  []string `json:"revocation_endpoint_auth_signing_alg_values_supported"`    // algorithms of assertions there
 	IntrospectionAuth     []string `json:"introspection_endpoint_auth_methods_supported"`            // at the introspection endpoint
-	IntrospectAlgorithms  []string `json:"introspection_endpoint_auth_signing_alg_values_supported"` // of assertions there
+	IntrospectAlgorithms  []string `json:"introspection_endpoint_auth_signing_alg_values_supported"` // algorithms of assertions there
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`                         // RFC 7636
-	ACRValues             []string `json:"acr_values_supported"`                                     // how people can sign in
-	Claims                []string `json:"claims_supported"`                                         // about people
-	UILocales             []string `json:"ui_locales_supported"`                                     // of the pages
+	ACRValues             []string `json:"acr_values_supported"`                                     // authentication classes
+	Claims                []string `json:"claims_supported"`                                         // claims about users
+	UILocales             []string `json:"ui_locales_supported"`                                     // languages of the pages
 	ClaimsParameter       bool     `json:"claims_parameter_supported"`                               // OpenID Connect Core §5.5
 	RequestParameter      bool     `json:"request_parameter_supported"`                              // request objects by value
-	RequestURIParameter   bool     `json:"request_uri_parameter_supported"`                          // the default is true
+	RequestURIParameter   bool     `json:"request_uri_parameter_supported"`                          // always present, because the default is true
 	RequestURIsRegistered bool     `json:"require_request_uri_registration,omitempty"`               // request_uris must be registered
-	RequestAlgorithms     []string `json:"request_object_signing_alg_values_supported,omitempty"`    // of request objects
+	RequestAlgorithms     []string `json:"request_object_signing_alg_values_supported,omitempty"`    // algorithms of request objects
 	RequestObjectRequired bool     `json:"require_signed_request_object,omitempty"`                  // RFC 9101 §10.5
 	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`           // RFC 9207
 	BackchannelLogout     bool     `json:"backchannel_logout_supported"`                             // Back-Channel Logout 1.0
-	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`                     // logout tokens have a sid
+	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`                     // logout tokens contain sid
 }
 
-// discovery serves the documents that describe this server.
+// discovery serves the discovery documents.
 type discovery struct {
 	*endpoint.Responder
 	offer        *offer
 	keys         keyring.Keys
 	fhirBase     string
-	registration string                       // endpoint, or ""
-	describe     []func(*Metadata)            // of features
-	configure    []func(*smart.Configuration) // of features
+	registration string                       // registration endpoint, or ""
+	describe     []func(*Metadata)            // extensions by features
+	configure    []func(*smart.Configuration) // extensions by features
 }
 
 func (d *discovery) metadata() Metadata {
@@ -114,7 +114,7 @@ func (d *discovery) metadata() Metadata {
 	return m
 }
 
-// addClients adds what only some clients may use.
+// addClients adds the entries that depend on the registered clients.
 func (d *discovery) addClients(m *Metadata) {
 	addIf := func(list *[]string, name string, allows func(*client.Client) bool) {
 		if d.offer.clients.Any(allows) {
@@ -148,7 +148,7 @@ func (d *discovery) smartConfiguration() smart.Configuration {
 	return c
 }
 
-// protectedResource describes the FHIR API (RFC 9728 §2).
+// protectedResource returns the metadata of the FHIR API (RFC 9728 §2).
 func (d *discovery) protectedResource() any {
 	return struct {
 		Resource      string   `json:"resource"`
@@ -158,8 +158,8 @@ func (d *discovery) protectedResource() any {
 	}{d.fhirBase, []string{d.Issuer}, d.offer.supportedScopes(), []string{"header"}}
 }
 
-// document serves a JSON document that never changes. It is made on first request: that reads all clients, and a server
-// of other clients may take this one's place before.
+// document serves an immutable JSON document. It is created on first request, because that reads
+// all clients, and the server may be replaced before.
 func (d *discovery) document(content func() any) http.HandlerFunc {
 	document := sync.OnceValues(func() ([]byte, error) { return json.Marshal(content()) })
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -181,8 +181,8 @@ func (d *discovery) jwks(w http.ResponseWriter, r *http.Request) {
 	d.publish(w, r, body)
 }
 
-// publish sends a public document. Caches keep it for less time than a new key is published
-// before it signs.
+// publish sends a public document. Its cache lifetime is shorter than the time between publication
+// and first use of a new key.
 func (d *discovery) publish(w http.ResponseWriter, r *http.Request, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "public, max-age=600")
@@ -191,16 +191,16 @@ func (d *discovery) publish(w http.ResponseWriter, r *http.Request, body []byte)
 	}
 }
 
-// offer is what decides about what this server announces.
+// offer contains the conditions of the announced features.
 type offer struct {
 	clients         *client.Registry
-	hasRecords      bool // the FHIR server can be asked
+	hasRecords      bool // the FHIR server can be queried
 	authorizePOST   bool
-	launchesFromEHR bool // an EHR may launch, or a person by the launch page
+	launchesFromEHR bool // launches by EHRs or by the launch page are possible
 }
 
-// capabilities are those of SMART App Launch 2.2, Conformance, each with what it takes. What
-// a client would be registered for is there even if none is registered yet.
+// capabilities lists the capabilities of SMART App Launch 2.2, Conformance, with their conditions.
+// Capabilities that only need a client registration are announced even without such a client.
 var capabilities = []struct {
 	name string
 	has  func(*offer) bool
@@ -228,7 +228,7 @@ var capabilities = []struct {
 
 func always(*offer) bool { return true }
 
-// capabilityNames are the capabilities of this server.
+// capabilityNames returns the capabilities of this server.
 func (o *offer) capabilityNames() (names []string) {
 	for _, c := range capabilities {
 		if c.has(o) {
@@ -257,7 +257,7 @@ func hasResourceScope(c *client.Client) bool {
 	return slices.ContainsFunc(c.Scopes, func(scope string) bool { return levelOf(scope) != "" })
 }
 
-// levelOf is whose data a resource scope is about, or empty for other scopes.
+// levelOf returns the level of a resource scope, or "" for other scopes.
 func levelOf(scope string) string {
 	if !strings.Contains(scope, "/") {
 		return ""
@@ -266,12 +266,11 @@ func levelOf(scope string) string {
 	return resource.Level
 }
 
-// maxScopes are listed in scopes_supported, which need not be complete (SMART App Launch 2.2,
-// Conformance).
+// maxScopes limits scopes_supported, which may be incomplete (SMART App Launch 2.2, Conformance).
 const maxScopes = 200
 
-// supportedScopes are those that some client may be granted: first those with a meaning of
-// their own, then wildcards, then all others.
+// supportedScopes returns the scopes that some client may be granted: first special scopes, then
+// wildcards, then all others.
 func (o *offer) supportedScopes() []string {
 	scopes := append(slices.Clone(smart.ReservedScopes), "fhirUser")
 	for _, well := range []struct {
@@ -296,8 +295,8 @@ func (o *offer) supportedScopes() []string {
 	return scopes
 }
 
-// clientScopes are the scopes of all clients, and the wildcards of which these are parts:
-// who asks for a wildcard is granted what is listed for the client.
+// clientScopes returns the scopes of all clients and the wildcards that include them: a request for
+// a wildcard is granted the client's listed scopes.
 func (o *offer) clientScopes() (wildcards, others []string) {
 	wild, other := map[string]bool{}, map[string]bool{}
 	o.clients.Any(func(c *client.Client) bool {
@@ -312,12 +311,12 @@ func (o *offer) clientScopes() (wildcards, others []string) {
 			}
 			other[scope] = true
 		}
-		return false // go on to the next client
+		return false // continue with the next client
 	})
 	return slices.Sorted(maps.Keys(wild)), slices.Sorted(maps.Keys(other))
 }
 
-// hasCondition reports whether a scope needs more than to be listed for a client.
+// hasCondition reports whether granting a scope requires more than its registration for a client.
 func hasCondition(scope string) bool {
 	return slices.Contains([]string{"launch", "launch/encounter", client.OfflineAccess, client.OnlineAccess}, scope)
 }

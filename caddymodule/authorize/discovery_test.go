@@ -46,7 +46,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// Every endpoint that is announced is there.
+// Every announced endpoint exists.
 func TestDiscoveredEndpoints(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)
@@ -110,11 +110,11 @@ func TestUnknownPath(t *testing.T) {
 
 const smartConfiguration = "/fhir/R4/.well-known/smart-configuration"
 
-// capable is what the server of a test is made with, beside [authorizetest.Config].
+// capable configures the server of a test, in addition to [authorizetest.Config].
 type capable struct {
-	scopes        []string // of the client app
+	scopes        []string // scopes of the client app
 	authorizePOST bool
-	ehr           bool // there is an EHR that may launch
+	ehr           bool // whether an EHR may launch apps
 }
 
 func (c capable) browser(t *testing.T) *authorizetest.Browser {
@@ -132,7 +132,7 @@ func (c capable) browser(t *testing.T) *authorizetest.Browser {
 	}))
 }
 
-// answerTo signs alice in to the client app, and returns nil if that is refused its scope.
+// answerTo signs alice in to the client app. It returns nil if the scope is rejected.
 func answerTo(b *authorizetest.Browser, scope string) *url.URL {
 	request := authorizetest.Request(url.Values{"scope": {scope}})
 	if asked := b.Authorize(request); strings.Contains(asked.Header.Get("Location"), "error=invalid_scope") {
@@ -149,7 +149,7 @@ func granted(scope string) func(*authorizetest.Browser) bool {
 	}
 }
 
-// refreshes reports whether a scope gets a refresh token.
+// refreshes reports whether a scope yields a refresh token.
 func refreshes(scope string) func(*authorizetest.Browser) bool {
 	return func(b *authorizetest.Browser) bool {
 		answer := answerTo(b, scope)
@@ -157,7 +157,7 @@ func refreshes(scope string) func(*authorizetest.Browser) bool {
 	}
 }
 
-// choosesEncounter reports whether a person is asked for an encounter, which the client gets.
+// choosesEncounter reports whether a user can choose an encounter that the client receives.
 func choosesEncounter(b *authorizetest.Browser) bool {
 	request := authorizetest.Request(url.Values{"scope": {"launch/patient launch/encounter"}})
 	if asked := b.Authorize(request); strings.Contains(asked.Header.Get("Location"), "error=invalid_scope") {
@@ -169,7 +169,7 @@ func choosesEncounter(b *authorizetest.Browser) bool {
 	return authorizetest.Decode[authorizetest.LaunchResponse](b.T, tokens).Encounter == "v1"
 }
 
-// launchedTokens are those of an app that an EHR launches, or nil if it cannot.
+// launchedTokens returns the token response of an app launched by an EHR, or nil if EHR launch is disabled.
 func launchedTokens(b *authorizetest.Browser) map[string]any {
 	r := b.Post("/oauth2/launch", authorizetest.LaunchForm(nil))
 	if r.StatusCode != http.StatusCreated {
@@ -180,19 +180,19 @@ func launchedTokens(b *authorizetest.Browser) map[string]any {
 	return authorizetest.Decode[map[string]any](b.T, b.Post("/oauth2/token", authorizetest.CodeForm(answer.Query().Get("code"), nil)))
 }
 
-// launched reports whether a launched app is told a part of its context.
+// launched reports whether a launched app receives a member of its context.
 func launched(member string) func(*authorizetest.Browser) bool {
 	return func(b *authorizetest.Browser) bool { return launchedTokens(b)[member] != nil }
 }
 
-// served reports whether a path is there, by any method.
+// served reports whether a path exists, for any method.
 func served(path string) func(*authorizetest.Browser) bool {
 	return func(b *authorizetest.Browser) bool { return b.Get(path).StatusCode != http.StatusNotFound }
 }
 
 var resourceScopes = []string{"launch", "launch/patient", "launch/encounter", "patient/*.rs", "user/*.rs", "offline_access", "online_access"}
 
-// Each capability is announced if, and only if, it works: on a server with much, and on one with nothing.
+// Each capability is announced if and only if it works, on a server with all features and on a minimal one.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -242,7 +242,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// Each scope for resources that is announced is granted.
+// Each announced resource scope is granted.
 func TestScopesSupported(t *testing.T) {
 	t.Parallel()
 	c := capable{scopes: []string{"user/Observation.rs?category=laboratory", "user/Patient.read", "demo.read", "offline_access", "patient/*.rs", "launch/patient"}}
@@ -272,7 +272,7 @@ func TestScopesSupportedAreBounded(t *testing.T) {
 	}
 }
 
-// People's own page is announced where it is served.
+// The account page is announced if it is served.
 func TestManagementEndpoint(t *testing.T) {
 	t.Parallel()
 	b := capable{}.browser(t)
@@ -282,7 +282,7 @@ func TestManagementEndpoint(t *testing.T) {
 	}
 }
 
-// What SMART App Launch 2.2, Asymmetric Authentication, wants to be announced.
+// Metadata required by SMART App Launch 2.2, Asymmetric Authentication.
 func TestAsymmetricDiscovery(t *testing.T) {
 	t.Parallel()
 	b := capable{}.browser(t)
@@ -298,7 +298,7 @@ func TestAsymmetricDiscovery(t *testing.T) {
 	}
 }
 
-// Launch context is in introspection as in the token response (SMART App Launch 2.2, Token
+// Introspection returns the launch context like the token response (SMART App Launch 2.2, Token
 // Introspection).
 func TestIntrospectionOfLaunchedToken(t *testing.T) {
 	t.Parallel()

@@ -1,34 +1,31 @@
-// Package authorize is the authorization server: it signs people in, issues codes and
-// tokens to registered clients, and tells them who signed in (RFC 6749, RFC 7636, RFC 9068,
-// RFC 9207, OpenID Connect Core 1.0).
+// Package authorize is the authorization server: it signs users in, issues codes and tokens to
+// registered clients, and identifies users to them (RFC 6749, RFC 7636, RFC 9068, RFC 9207,
+// OpenID Connect Core 1.0).
 //
-// It knows nothing of Caddy: a [Config] goes in, an [http.Handler] comes out (config.go,
-// server.go; the package's example serves a sign-in). core.go puts it together from
-// these packages, each of which imports only those below it:
+// It does not depend on Caddy: a [Config] results in an [http.Handler] (config.go, server.go;
+// the package's example performs a sign-in). core.go builds the server from these packages,
+// each of which imports only packages further down:
 //
-//	flow         from the authorization request to the response: consent, launch context, logout
-//	account      the account page, /oauth2/account
-//	signin       who somebody is: password, identity provider, second factor
-//	deprovisioning  ends sessions and grants of people at the request of their identity provider
-//	token        codes, access, refresh and ID tokens: issue, verify and revoke them
-//	session      people who are signed in; who is notified when that ends
-//	revalidation whether identity providers still admit those who signed in there
-//	consent      what people allow clients
+//	flow         authorization requests from start to response: launch context, consent, logout
+//	signin       authentication: password, identity provider, second factor
+//	token        codes, access, refresh and ID tokens: issue, verification, revocation
+//	session      browser sessions, and notification of clients when a session ends
+//	revalidation rechecks sign-ins at identity providers
+//	consent      consents of users to clients
+//	account      the user's account page
+//	deprovisioning  ends sessions and grants at the request of identity providers
 //	factor       authenticator apps, recovery codes and passkeys
 //	people       local users, and people of identity providers
-//	scopelimit   which scopes a person may have, by groups and claims
-//	launch       the launch context: patient, encounter and what an EHR adds
-//	revocation   which tokens are void
+//	revocation   revoked tokens and cutoffs
 //	client       registered clients and their authentication
-//	page         what people see: look, words, languages
-//	endpoint     what all endpoints have in common: https, JSON, errors
-//	lockout      waits after failed attempts with passwords, codes and secrets
+//	endpoint     common parts of all endpoints: https, JSON, errors
+//	page         HTML pages: look, texts, languages
+//	lockout      delays after failed attempts with passwords, codes and secrets
 //	browser      cookies, and texts sealed for one browser
 //	audit, keyring, store, and oauth2, totp, relyingparty in caddymodule/internal
 //
-// Package sealedstorage, which fhirapp uses, seals the keys of a keyring in a store that several gateways share.
-//
-// The comment of a package with several files names them. The packages in caddymodule/internal are shared with the Caddy modules.
+// Larger packages have a doc.go that describes their files. Packages shared with the Caddy modules
+// (oauth2, totp, relyingparty) are in caddymodule/internal.
 //
 //	GET  /oauth2/authorize                          flow/authorization.go
 //	POST /oauth2/launch                             flow/launchendpoint.go
@@ -53,16 +50,16 @@
 //	GET  /.well-known/oauth-protected-resource{fhir_base}
 //	GET  {fhir_base}/.well-known/smart-configuration
 //
-// Features add more: see [Feature].
+// Features add endpoints: see [Feature].
 //
-// Scripts of other origins may read some of the answers; see server.go.
+// CORS policies are in server.go.
 //
-// What can be used once or revoked (codes, pending second factors, revocations) is in
-// [Config.Store]; what must outlive a restart (sessions, refresh tokens, consents) is in
-// [Config.Durable]. Requests that wait for a person are kept by their browser, sealed, so
-// that abandoned and malicious ones take no memory here.
+// Data that is used once or revoked (codes, pending second factors, revocations) is in
+// [Config.Store]. Data that must survive a restart (sessions, refresh tokens, consents) is in
+// [Config.Durable]. Requests that wait for a person are sealed and stored by the browser, so that
+// abandoned and malicious requests use no memory.
 //
-// Errors are values ([oauth2.Error]). Each has one place that sends it: to the person until
-// the redirect URI is checked, then to the redirect URI (flow/responses.go), and as JSON at
-// the endpoints for clients (endpoint/endpoint.go).
+// Errors are values ([oauth2.Error]), each sent in one place: on a page until the redirect URI is
+// validated, then to the redirect URI (flow/responses.go), and as JSON at endpoints for clients
+// (endpoint/endpoint.go).
 package authorize

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
-// Each path that is served belongs to an endpoint that has a name.
+// Every served path belongs to a named endpoint.
 func TestEndpointsHaveNames(t *testing.T) {
 	t.Parallel()
 	s, err := New(Config{
@@ -37,7 +37,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 	}
 }
 
-// withSource adds clients that are not configured.
+// withSource adds a source of further clients.
 type withSource struct{ client.Source }
 
 func (f withSource) Extend(core *Core) error {
@@ -47,7 +47,7 @@ func (f withSource) Extend(core *Core) error {
 
 func (withSource) Any() *client.Client { return new(client.Client) }
 
-// Finding the endpoint of a path takes linear time, because requests are not authenticated yet.
+// Routing takes time linear in the path's length, because requests are not yet authenticated.
 func TestLongPath(t *testing.T) {
 	t.Parallel()
 	s := &Server{routes: map[string]http.Handler{"/oauth2/scim/hospital/": http.NotFoundHandler()}, folders: []string{"/oauth2/scim/hospital/"}}

@@ -34,7 +34,7 @@ func (bcryptHashes) Compare(hash, password []byte) (bool, error) {
 	return err == nil, err
 }
 
-// A server of one user and one app, without Caddy, and a sign-in with it.
+// A server without Caddy, with one user and one app, and a sign-in.
 func Example() {
 	web := httptest.NewUnstartedServer(nil)
 	hash, err := bcrypt.GenerateFromPassword([]byte("alice's password"), bcrypt.MinCost)
@@ -83,9 +83,9 @@ func Example() {
 
 var requestField = regexp.MustCompile(`name="request" value="([^"]*)"`)
 
-// signIn does what alice and her browser do, and returns the code that the app is sent.
+// signIn performs alice's sign-in in a browser and returns the code sent to the app.
 func signIn(web *httptest.Server, request url.Values) (code string) {
-	jar, _ := cookiejar.New(nil) // never fails
+	jar, _ := cookiejar.New(nil) // cannot fail
 	browser := http.Client{
 		Transport: web.Client().Transport, Jar: jar,
 		CheckRedirect: func(r *http.Request, _ []*http.Request) error {

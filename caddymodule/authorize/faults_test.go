@@ -23,17 +23,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// isFailure says whether a response says that something failed here.
+// isFailure reports whether a response is an internal error.
 func isFailure(path string, r *http.Response) bool {
 	return r.StatusCode == http.StatusServiceUnavailable || leadsTo("error=server_error")(r) ||
 		r.StatusCode == http.StatusBadRequest && strings.HasPrefix(path, "/oauth2/backchannel_logout/")
 }
 
-// Whatever call to a store or to the keys fails, the same request succeeds when it is
-// sent again, and what is stored is as before, but for what was done as a whole by then:
-// somebody signed in, or consented, and no code could be given; and a revocation is
-// better half than not at all. Where a store did what it was asked, and the answer alone is
-// lost, refresh tokens go on, and what can be used once counts as used.
+// After a failure of any call to a store or to the keys, the same request succeeds when repeated,
+// and the stored data is unchanged. Exceptions are steps that were complete: a session or consent
+// without a code, and partial revocations, which are better than none. If only the response of a
+// store is lost, refresh tokens remain usable, and single-use values count as used.
 func TestFailureChangesNothing(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, one bool, tt request) {
@@ -88,9 +87,8 @@ func TestFailureChangesNothing(t *testing.T) {
 	}
 }
 
-// eachFault tries a server of which one call after the other fails, until try says that
-// there are no more. Where one, the store is the durable one too. Where lost, the call is made,
-// and its answer is lost.
+// eachFault runs try with servers on which one call after another fails, until try returns false.
+// With one, both stores are the same. With lost, the call succeeds and only its response is lost.
 func eachFault(t *testing.T, p *providertest.Provider, one, lost bool, try func(*faults, *stores, *authorizetest.Browser) bool) {
 	for more, at := true, 1; more; at++ {
 		f := &faults{at: at, lost: lost}
@@ -111,14 +109,14 @@ func eachFault(t *testing.T, p *providertest.Provider, one, lost bool, try func(
 	}
 }
 
-// during sends a request of which a call fails.
+// during sends a request during which a call fails.
 func (f *faults) during(b *authorizetest.Browser, request *http.Request) *http.Response {
 	f.armed = true
 	defer func() { f.armed = false }()
 	return b.Send(request)
 }
 
-// changes are the keys whose values differ, but for those of the kinds that may.
+// changes returns the keys whose values differ, except for keys of the permitted kinds.
 func changes(before, after map[string]string, may string) (keys []string) {
 	allowed := func(key string) bool {
 		kind, _, _ := strings.Cut(key[strings.LastIndex(key, " ")+1:], ":")
@@ -138,18 +136,18 @@ func changes(before, after map[string]string, may string) (keys []string) {
 	return slices.DeleteFunc(keys, allowed)
 }
 
-// What a request is answered while the store is away.
+// duringOutage is the expected response during a store outage.
 type duringOutage int
 
 const (
-	_                      duringOutage = iota // not tried
-	unavailable                                // 503, when to try again, and an entry in the audit trail
-	temporarilyUnavailable                     // the same to the client, through the browser
-	goesOn                                     // as ever
-	refusedByStore                             // 400, as back-channel logout has it
+	_                      duringOutage = iota // not tested
+	unavailable                                // 503 with Retry-After, and an audit event
+	temporarilyUnavailable                     // temporarily_unavailable through the browser
+	goesOn                                     // works as usual
+	refusedByStore                             // 400, as specified for back-channel logout
 )
 
-// While the store is away, what needs it says so, and what does not goes on. Once it is back,
+// During a store outage, requests that need the store return an error and others work. Afterwards
 // the same request succeeds.
 func TestStoreIsAway(t *testing.T) {
 	t.Parallel()
@@ -205,8 +203,7 @@ func checkOutage(t *testing.T, r *http.Response, want duringOutage) {
 	}
 }
 
-// namesNoCause reports whether an answer to a client tells no more than that this server
-// failed.
+// namesNoCause reports whether an error response omits the cause.
 func namesNoCause(r *http.Response, body string) bool {
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		return !strings.Contains(body, "store")
@@ -215,7 +212,7 @@ func namesNoCause(r *http.Response, body string) bool {
 	return json.Unmarshal([]byte(body), &answer) == nil && len(answer) == 1 && answer["error"] == "server_error"
 }
 
-// faultyKeys are keys of which a use fails.
+// faultyKeys are keys with failing calls.
 type faultyKeys struct {
 	keyring.Keys
 	*faults
@@ -263,13 +260,13 @@ func (k faultyKeys) MAC(ctx context.Context, text string) ([]byte, error) {
 	return k.Keys.MAC(ctx, text)
 }
 
-// faults let one call fail, of all to the stores and the keys while they are armed.
+// faults makes one call to the stores or keys fail while armed.
 type faults struct {
 	armed bool
-	at    int  // which call
-	lost  bool // its answer alone: what it was to do is done
+	at    int  // index of the failing call
+	lost  bool // the call succeeds, but its response is lost
 	calls int
-	hit   string // the call that failed
+	hit   string // the failed call
 }
 
 func (f *faults) next(call string) error {
@@ -283,7 +280,7 @@ func (f *faults) next(call string) error {
 	return authorizetest.ErrBroken
 }
 
-// faultyStore is a store of which a call fails.
+// faultyStore is a store with failing calls.
 type faultyStore struct {
 	*store.Memory
 	name string
@@ -295,7 +292,7 @@ func (s *faultyStore) fails(method, key string) error {
 	return s.next(s.name + "." + method + " " + kind)
 }
 
-// call does what a method does, unless it fails.
+// call executes a call unless it has to fail.
 func (s *faultyStore) call(method, key string, do func() error) error {
 	failed := s.fails(method, key)
 	if failed != nil && !s.lost {
@@ -337,7 +334,7 @@ func (s *faultyStore) Append(ctx context.Context, key string, item []byte, most 
 	return s.call("Append", key, func() error { return s.Memory.Append(ctx, key, item, most, ttl) })
 }
 
-// Do fails as a whole, before or after it is done.
+// Do fails as a whole, before or after execution.
 func (s *faultyStore) Do(ctx context.Context, calls ...*store.Call) error {
 	var names []string
 	for _, c := range calls {
@@ -357,11 +354,11 @@ func (s *faultyStore) List(ctx context.Context, prefix string) ([]string, error)
 	return s.Memory.List(ctx, prefix)
 }
 
-// stores are what a server keeps.
+// stores are the stores of a server.
 type stores struct{ store, durable *faultyStore }
 
-// state is all that is stored, but for the counts of failures, for codes, which nobody
-// has where the answer failed, and for a second factor that was taken back.
+// state returns the stored data except failure counters, codes that were lost with the response,
+// and second factors that were restored.
 func (s *stores) state(t *testing.T) map[string]string {
 	state := map[string]string{}
 	for _, store := range []*faultyStore{s.store, s.durable} {

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
-// FuzzAuthorize sends any query. Whatever it is, the browser is sent to a
-// registered redirect URI, to the sign-in page, or nowhere.
+// FuzzAuthorize sends arbitrary queries. Every response is a redirect to a registered redirect URI
+// or to the sign-in page, or an error page.
 func FuzzAuthorize(f *testing.F) {
 	f.Add(authorizetest.Request(nil).Encode())
 	f.Add(authorizetest.Request(authorizetest.PKCE()).Encode())
@@ -47,7 +47,7 @@ func FuzzAuthorize(f *testing.F) {
 	})
 }
 
-// FuzzToken sends any form. Whatever it is, the answer is JSON, and an error.
+// FuzzToken sends arbitrary forms. Every response is an error in JSON.
 func FuzzToken(f *testing.F) {
 	f.Add(authorizetest.CodeForm("x", nil).Encode(), "Basic Y29uZmlkZW50aWFsOng=")
 	f.Add("grant_type=client_credentials&client_id=service&client_secret=x", "")
@@ -66,8 +66,8 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzRefreshToken tries texts that are not the token: none gives anything, none
-// fails here, and none of them ends the family that it may resemble.
+// FuzzRefreshToken sends texts other than the token. None is accepted, causes an internal error, or
+// revokes a family.
 func FuzzRefreshToken(f *testing.F) {
 	server := authorizetest.New(f, authorizetest.Refreshing)
 	b := authorizetest.NewBrowser(f, server)
@@ -87,7 +87,7 @@ func FuzzRefreshToken(f *testing.F) {
 	})
 }
 
-// FuzzAssertion tries assertions that nobody signed.
+// FuzzAssertion sends unsigned and forged assertions.
 func FuzzAssertion(f *testing.F) {
 	server := authorizetest.NewBackend(f, nil)
 	good := authorizetest.Assertion(f, jose.ES384, nil, nil)

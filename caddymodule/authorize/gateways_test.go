@@ -29,8 +29,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// gateways are servers of one configuration that share a store, each with a copy of its own
-// of what was revoked. They answer in turns.
+// gateways are servers with the same configuration and a shared store, each with its own copy of
+// the revocations. Requests are distributed round-robin.
 type gateways struct {
 	shared  *storetest.Shared
 	handles []*storetest.Gateway
@@ -42,7 +42,7 @@ func (g *gateways) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.servers[int(g.turn.Add(1))%len(g.servers)].ServeHTTP(w, r)
 }
 
-// newGateways starts n gateways in a bubble of synctest.
+// newGateways starts n gateways in a synctest bubble.
 func newGateways(t *testing.T, n int, change func(*authorize.Config)) *gateways {
 	t.Helper()
 	kinds := slices.Concat(store.MirroredKinds, store.CachedKinds)
@@ -52,7 +52,7 @@ func newGateways(t *testing.T, n int, change func(*authorize.Config)) *gateways 
 		g.handles = append(g.handles, handle)
 		g.servers = append(g.servers, startGateway(t, handle, change))
 	}
-	synctest.Wait() // until each has its copy
+	synctest.Wait() // until each copy is loaded
 	return g
 }
 
@@ -73,7 +73,7 @@ func startGateway(t *testing.T, s store.Shared, change func(*authorize.Config)) 
 	})
 }
 
-// roundTrips returns how many the gateways make for what is done.
+// roundTrips returns the number of store round trips that the gateways make during do.
 func (g *gateways) roundTrips(do func()) int {
 	sum := func() (n int) {
 		for _, handle := range g.handles {
@@ -88,7 +88,7 @@ func (g *gateways) roundTrips(do func()) int {
 
 func withoutGrace(c *authorize.Config) { everything(c); c.RefreshTokenGrace = -1 }
 
-// Of 50 uses at once, at three gateways, one succeeds.
+// Of 50 concurrent uses at three gateways, exactly one succeeds.
 func TestGatewaysRace(t *testing.T) {
 	t.Parallel()
 	for _, tt := range requests {
@@ -120,7 +120,7 @@ func TestGatewaysRace(t *testing.T) {
 	}
 }
 
-// Reuse of a code or a refresh token at one gateway ends the grant at all.
+// Reuse of a code or refresh token at one gateway revokes the grant at all gateways.
 func TestReuseEndsGrantAtAllGateways(t *testing.T) {
 	t.Parallel()
 	for name, reuse := range map[string]func(b *authorizetest.Browser, code, refresh string){
@@ -148,7 +148,7 @@ func TestReuseEndsGrantAtAllGateways(t *testing.T) {
 	}
 }
 
-// What each flow asks of a store that gateways share, as docs/evidence/replicas.md says it.
+// The store round trips of each flow match docs/evidence/replicas.md.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/evidence/replicas.md")
@@ -180,7 +180,7 @@ func TestRoundTrips(t *testing.T) {
 	})
 }
 
-// late is a store whose follower is told what there is, and then nothing more.
+// late is a store whose follower receives the initial state and no updates.
 type late struct{ store.Shared }
 
 func (l late) Follow(ctx context.Context, tell func(store.Update)) error {
@@ -195,7 +195,7 @@ func (l late) Follow(ctx context.Context, tell func(store.Update)) error {
 	})
 }
 
-// offClock is a store whose clock a gateway reads a little wrong.
+// offClock is a store with a skewed clock.
 type offClock struct {
 	store.Shared
 	by time.Duration
@@ -203,7 +203,7 @@ type offClock struct {
 
 func (c offClock) Now() time.Time { return c.Shared.Now().Add(c.by) }
 
-// endingsElsewhere are what the first gateway does to the grants of alice to app.
+// endingsElsewhere are revocations of alice's grants to app at the first gateway.
 var endingsElsewhere = map[string]func(*testing.T, *gateways, authorizetest.TokenResponse){
 	"a refresh token is revoked": func(t *testing.T, g *gateways, given authorizetest.TokenResponse) {
 		authorizetest.NewBrowser(t, g.servers[0]).Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {given.Refresh}})
@@ -229,7 +229,7 @@ var endingsElsewhere = map[string]func(*testing.T, *gateways, authorizetest.Toke
 	},
 }
 
-// A gateway that has not yet heard of an ending at another gives nothing that was void.
+// A gateway that has not received a revocation yet issues nothing for the revoked grants.
 func TestLateGatewayGivesNothing(t *testing.T) {
 	t.Parallel()
 	for name, end := range endingsElsewhere {
@@ -256,7 +256,7 @@ func TestLateGatewayGivesNothing(t *testing.T) {
 	}
 }
 
-// Once they have heard of it, no gateway accepts an access token.
+// After synchronization, no gateway accepts the revoked access tokens.
 func TestEndingReachesAllGateways(t *testing.T) {
 	t.Parallel()
 	for name, end := range endingsElsewhere {
@@ -287,7 +287,7 @@ func TestEndingReachesAllGateways(t *testing.T) {
 	}
 }
 
-// Gateways that read the store's clock a second early and late agree on what a cutoff voids.
+// Gateways whose store clocks differ by almost two seconds agree on the effect of a cutoff.
 func TestGatewaysReadClockDifferently(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{900 * time.Millisecond, -900 * time.Millisecond} {
@@ -319,7 +319,7 @@ func TestGatewaysReadClockDifferently(t *testing.T) {
 	}
 }
 
-// A gateway whose own clock is ten minutes ahead punishes no client: the store's clock counts.
+// A gateway whose own clock is ten minutes ahead disadvantages no client, because the store's clock counts.
 func TestGatewayClockIsAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -327,7 +327,7 @@ func TestGatewayClockIsAhead(t *testing.T) {
 		b := authorizetest.NewBrowser(t, g)
 		given := b.Tokens(authorizetest.OfflineAccess(nil))
 		lost := b.Refresh(given.Refresh, nil)
-		time.Sleep(10 * time.Minute) // what a gateway sees whose clock is ahead
+		time.Sleep(10 * time.Minute) // simulates a gateway clock that is ahead
 		g.shared.SetSkew(-10 * time.Minute)
 		if got := b.Refresh(given.Refresh, nil); got.Refresh != lost.Refresh {
 			t.Errorf("a client that lost an answer gets %+v", got)
@@ -343,8 +343,8 @@ func TestGatewayClockIsAhead(t *testing.T) {
 	})
 }
 
-// While gateways get another configuration one after the other, those that know a new
-// password let nobody in by the old one, and the others end nothing of who signed in by the new.
+// During a rolling configuration change, gateways with the new password reject the old one, and
+// gateways with the old password do not revoke grants made with the new one.
 func TestGatewaysAmidAChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -380,7 +380,7 @@ func TestGatewaysAmidAChange(t *testing.T) {
 	})
 }
 
-// accessToken is what the guard asks about a token.
+// accessToken returns the guard's view of a token.
 func accessToken(b *authorizetest.Browser, raw string) tokenclaim.AccessToken {
 	claims := b.Claims(raw)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
@@ -390,8 +390,8 @@ func accessToken(b *authorizetest.Browser, raw string) tokenclaim.AccessToken {
 	}
 }
 
-// Whoever a token stands for, the guard asks the store nothing about it, once it has asked; and
-// neither do introspection and userinfo.
+// Checking a cached token takes no store round trip, whether by the guard, introspection or
+// userinfo.
 func TestGuardTakesNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -422,7 +422,7 @@ func TestGuardTakesNoRoundTrip(t *testing.T) {
 	}
 }
 
-// guarding asks what the guard asks about a token, which must be valid.
+// guarding executes the guard's checks of a token that must be valid.
 func guarding(t *testing.T, server *authorize.Server, asked tokenclaim.AccessToken) func() {
 	return func() {
 		revoked, err1 := server.Revoked(t.Context(), asked.ID)

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// entries are the generations of alice, and of the client app; 0 in the configuration.
+// entries contains the generations of alice and of the client app; 0 means from the configuration.
 type entries struct{ alice, app oauth2.Generation }
 
 func (of entries) server(t *testing.T, s store.Store, consent string) *authorize.Server {
@@ -29,14 +29,14 @@ func (of entries) server(t *testing.T, s store.Store, consent string) *authorize
 	})
 }
 
-// active reports whether the guard, or another resource server, takes an access token.
+// active reports whether introspection accepts an access token.
 func active(b *authorizetest.Browser, access string) bool {
 	asked := authorizetest.AskAboutToken(b, "/oauth2/introspect", access, "fhir-server", "rs")
 	return authorizetest.Decode[map[string]any](b.T, asked)["active"] == true
 }
 
-// What a person or client was given, at whatever gateway, is none of who has the name later, while one that moves between
-// the configuration and the store keeps it, but for the session: a person signs in again.
+// Grants of a deleted user or client do not pass to a later one with the same name, at any gateway. Moving a
+// user or client between configuration and store keeps consents and factors; users have to sign in again.
 func TestGenerations(t *testing.T) {
 	t.Parallel()
 	type kept struct{ session, factor, consent, grants, access, own bool }
@@ -73,7 +73,7 @@ func TestGenerations(t *testing.T) {
 				r = again.SendOTP(again.OpenSecondFactor(again.SignIn(asked, "alice", "right")), authorizetest.OTP(app, time.Now()))
 			}
 			got.consent = authorizetest.Location(t, r).Query().Has("code")
-			b.Server = tt.after.server(t, s, "") // whatever is consented
+			b.Server = tt.after.server(t, s, "") // independent of consent
 			refreshed := b.Refresh(given.Refresh, nil)
 			got.grants = b.TokenWorks(refreshed.AccessToken)
 			if redeemed := b.RequestTokens(code); b.TokenWorks(redeemed.AccessToken) != got.grants {
@@ -86,7 +86,7 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// A gateway that has not heard yet who has a name now takes nobody's second factor for another's.
+// A gateway that has not received the new user of a name yet does not accept the second factor of the other user.
 func TestGatewayBehindGeneration(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(1000, 0)

@@ -20,12 +20,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// sentRedirectURI matches the one parameter that is logged as it was sent, so that operators can compare it.
+// sentRedirectURI matches the single parameter that is logged as sent, so that operators can compare it.
 var sentRedirectURI = regexp.MustCompile(` redirect_uri=("(\\.|[^"\\])*"|\S*)`)
 
-// Nothing that is typed or sent reaches the log, in whichever field and however it is
-// written: people type passwords where names belong. A client's scopes that it may not
-// have do, and redirect URIs that nobody may register: their developer is to see them.
+// Request values never reach the log, in any field or encoding, because people type passwords into
+// name fields. Exceptions are disallowed scopes and invalid redirect URIs of a client, which its
+// developer has to see.
 func TestNothingTypedIsLogged(t *testing.T) {
 	t.Parallel()
 	const marked = "MARKED"
@@ -90,8 +90,7 @@ func TestNothingTypedIsLogged(t *testing.T) {
 	}
 }
 
-// Whatever is done, right or wrong: nothing of what must stay secret is logged,
-// at any level.
+// Secrets are never logged at any level, whether requests succeed or fail.
 func TestNothingSecretIsLogged(t *testing.T) {
 	t.Parallel()
 	const marked = "SECRET-by-which-the-log-is-searched"
@@ -110,7 +109,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	for range 2 {
 		answer := authorizetest.Location(t, b.SignIn(q, "alice", marked+"password"))
 		code := answer.Query().Get("code")
-		for range 2 { // the second time, what the first gave is revoked
+		for range 2 { // the second round revokes the grants of the first
 			got := b.RequestTokens(authorizetest.CodeForm(code, nil))
 			secrets = append(secrets, code, got.AccessToken, got.IDToken, got.Refresh)
 			tokens.IDToken = max(tokens.IDToken, got.IDToken)
@@ -135,7 +134,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		secrets = append(secrets, authorizetest.Federate(b, url.Values{"state": {marked}}).Query().Get("code"))
 		p.Fail(providertest.Token, providertest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 		authorizetest.Federate(b, url.Values{"state": {marked}, "prompt": {"login"}})
-		p.Fail(providertest.Token, func(w http.ResponseWriter, r *http.Request) { // one that repeats what it was sent
+		p.Fail(providertest.Token, func(w http.ResponseWriter, r *http.Request) { // a provider that echoes the request
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, r.FormValue("code"), " ", r.FormValue("code_verifier"), " ", r.Form.Encode())
 		})
@@ -159,7 +158,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	}
 }
 
-// Without an audit trail of its own, the log has each outcome, once.
+// Without an audit function, each outcome is logged exactly once.
 func TestEventsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -25,12 +25,12 @@ import (
 
 var errListed = errors.New("the whole store was looked through")
 
-// onePerson is an operation about one person, and what it must end of theirs.
+// onePerson is an operation on one user with its expected effects.
 type onePerson struct {
 	name    string
 	do      func(ctx context.Context, s *authorize.Server) error
-	session bool // ends the session
-	refresh bool // ends the refresh token
+	session bool // whether it ends the session
+	refresh bool // whether it revokes the refresh token
 }
 
 var onePersonOperations = []onePerson{
@@ -65,13 +65,13 @@ var onePersonOperations = []onePerson{
 	}, false, false},
 }
 
-// withConsent has the client app ask for consent.
+// withConsent requires consent for the client app.
 func withConsent(c *authorize.Config) {
 	authorizetest.Refreshing(c)
 	c.Clients[0].Consent = "required"
 }
 
-// What is done about one person looks at the entries of that person alone, however many others there are.
+// Operations on one user read only that user's entries, however many others exist.
 func TestOnePersonIsFoundByLists(t *testing.T) {
 	t.Parallel()
 	for _, op := range onePersonOperations {
@@ -89,8 +89,8 @@ func TestOnePersonIsFoundByLists(t *testing.T) {
 	}
 }
 
-// checkOnePerson has alice and bob sign in, prepares the store, and checks that an operation ends what it must of alice's, and
-// nothing of bob's.
+// checkOnePerson signs alice and bob in, prepares the store, and checks that an operation has the
+// expected effects on alice and none on bob.
 func checkOnePerson(t *testing.T, s store.Store, op onePerson, prepare func(*authorize.Server)) {
 	t.Helper()
 	server := authorizetest.New(t, func(c *authorize.Config) {
@@ -113,7 +113,7 @@ func checkOnePerson(t *testing.T, s store.Store, op onePerson, prepare func(*aut
 	}
 	prepare(server)
 	authorizetest.NoError(t, op.do(t.Context(), server))
-	// The client app would have to ask for consent again.
+	// Another client, because the client app requires consent.
 	signedIn := func(b *authorizetest.Browser) bool {
 		r := b.Authorize(authorizetest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {authorizetest.Callback + "?tenant=1"}}))
 		return authorizetest.Location(t, r).Query().Get("code") != ""
@@ -129,7 +129,7 @@ func checkOnePerson(t *testing.T, s store.Store, op onePerson, prepare func(*aut
 	}
 }
 
-// A session that a new sign-in prolongs stays listed for as long as it lasts.
+// A session extended by a new sign-in stays listed until it ends.
 func TestProlongedSessionStaysListed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestProlongedSessionStaysListed(t *testing.T) {
 	})
 }
 
-// What a provider says of one subject ends that person's sessions, without a look at others.
+// A provider's logout for one subject ends that user's sessions without reading others.
 func TestProviderEndsByLists(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -171,13 +171,13 @@ func TestProviderEndsByLists(t *testing.T) {
 	}
 }
 
-// What one person does again and again takes a bounded number of entries, and what nobody reads
-// makes none of them longer.
+// Repeated actions of one user use a limited number of entries, and unknown parameters do not
+// enlarge entries.
 func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 	t.Parallel()
 	junk := url.Values{"junk": {strings.Repeat("&", 2000)}}
 	for name, tt := range map[string]struct {
-		most int // entries beside those of a single time
+		most int // entries in addition to those of a single run
 		do   func(t *testing.T, b *authorizetest.Browser)
 	}{
 		"ask for a further factor": {0, func(t *testing.T, b *authorizetest.Browser) {
@@ -229,7 +229,7 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 	}
 }
 
-// People sign out and clients revoke in a store that is full, while it refuses what is new.
+// Logout and revocation work in a full store that rejects new entries.
 func TestEndingsInAFullStore(t *testing.T) {
 	t.Parallel()
 	const most = 150

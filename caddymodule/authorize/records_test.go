@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A record of a later format is an error of ours, and says so; it is not taken for one of
-// this.
+// A record of a newer format results in an internal error that names the cause. It is not read as
+// the present format.
 func TestLaterRecord(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(0, 0)

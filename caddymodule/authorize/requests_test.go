@@ -19,27 +19,27 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// request is one to an endpoint, at a server with [everything] on.
+// request is a request to an endpoint of a server configured by [everything].
 type request struct {
 	name string
 
-	// prepare leads to the request, which can be sent more than once.
+	// prepare performs the preceding steps and returns a function that creates the request, repeatedly if needed.
 	prepare func(b *authorizetest.Browser, p *providertest.Provider) func() *http.Request
 	expected
 }
 
-// expected is how a request is answered, and what it does.
+// expected is the expected response and effect of a request.
 type expected struct {
-	good   func(*http.Response) bool // by what it is known that it succeeded; nil: it calls neither store nor keys
-	stays  string                    // kinds of entries that may change where it fails; a list may name what is not there
-	during duringOutage              // how it is answered while the store is away
-	row    string                    // its name in docs/evidence/replicas.md, with the number of round trips
-	once   bool                      // of many that are the same, one succeeds
+	good   func(*http.Response) bool // success criterion; nil: the request uses neither store nor keys
+	stays  string                    // kinds of entries that may change on failure; lists may contain stale items
+	during duringOutage              // response during a store outage
+	row    string                    // row in docs/evidence/replicas.md with the number of round trips
+	once   bool                      // of identical concurrent requests exactly one succeeds
 }
 
 var ok, toApp = hasStatus(http.StatusOK), leadsTo(authorizetest.Callback + "?code=")
 
-// requests are those to all endpoints.
+// requests contains requests to all endpoints.
 var requests = []request{
 	{"token: a code for all tokens", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		return posting("/oauth2/token", authorizetest.CodeForm(b.Code(authorizetest.OfflineAccess(nil)), nil))
@@ -221,13 +221,13 @@ var requests = []request{
 	{"logout, by the provider", func(b *authorizetest.Browser, p *providertest.Provider) func() *http.Request {
 		authorizetest.Federate(b, nil)
 		return posting("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}})
-	}, expected{good: ok, stays: "cutoff session session-client ended-sessions upstream-ended", during: refusedByStore}}, // what has ended stays ended
+	}, expected{good: ok, stays: "cutoff session session-client ended-sessions upstream-ended", during: refusedByStore}}, // revocations remain
 
 	{"account: an app's end", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		b.Tokens(authorizetest.OfflineAccess(nil))
 		sealed := authorizetest.Field(b.T, authorizetest.AccountPage(b, ""), "request")
 		return posting("/oauth2/account", url.Values{"request": {sealed}, "action": {"end_app"}, "target": {"app"}})
-	}, expected{good: leadsTo("done=end_app"), stays: "cutoff refresh session-client"}}, // what has ended stays ended
+	}, expected{good: leadsTo("done=end_app"), stays: "cutoff refresh session-client"}}, // revocations remain
 	{"account: an authenticator app", func(b *authorizetest.Browser, _ *providertest.Provider) func() *http.Request {
 		authorizetest.SignInToAccount(b, "alice", "right")
 		form, _ := authorizetest.AppForm(b)
@@ -257,7 +257,7 @@ var requests = []request{
 	{"style.json", document(endpoint.SMARTStyle), expected{during: goesOn}},
 }
 
-// everything configures all stateful parts in addition to refresh tokens and identity providers.
+// everything enables all stateful parts, including refresh tokens and identity providers.
 func everything(c *authorize.Config) {
 	authorizetest.EveryFlow(c)
 	authorizetest.ResourceServer(c)
@@ -277,7 +277,7 @@ func everything(c *authorize.Config) {
 	})
 }
 
-// posting is the request that posts a form, each time anew.
+// posting returns a function that creates a POST of a form.
 func posting(path string, form url.Values) func() *http.Request {
 	return func() *http.Request { return authorizetest.PostRequest(path, form) }
 }
@@ -290,7 +290,7 @@ func authorizing(q url.Values) func() *http.Request {
 	return getting("/oauth2/authorize?" + q.Encode())
 }
 
-// asserted adds the authentication of the client that has keys.
+// asserted adds client authentication by a signed assertion.
 func asserted(t testing.TB, form url.Values) url.Values {
 	maps.Copy(form, authorizetest.AssertionForm(authorizetest.Assertion(t, jose.ES256, nil, nil), url.Values{"grant_type": {form.Get("grant_type")}, "scope": {form.Get("scope")}}))
 	form.Del("client_id")
@@ -301,17 +301,17 @@ func hasStatus(status int) func(*http.Response) bool {
 	return func(r *http.Response) bool { return r.StatusCode == status }
 }
 
-// leadsTo says whether a response is a redirect to an address that holds a text.
+// leadsTo reports whether a response redirects to a URL that contains a text.
 func leadsTo(text string) func(*http.Response) bool {
 	return func(r *http.Response) bool { return strings.Contains(r.Header.Get("Location"), text) }
 }
 
-// document gets what is the same for all.
+// document returns requests for a public document.
 func document(path string) func(*authorizetest.Browser, *providertest.Provider) func() *http.Request {
 	return func(*authorizetest.Browser, *providertest.Provider) func() *http.Request { return getting(path) }
 }
 
-// bearing adds an access token.
+// bearing adds an access token to a request.
 func bearing(access string, request func() *http.Request) func() *http.Request {
 	return func() *http.Request {
 		r := request()
@@ -324,7 +324,7 @@ func typed(sealed, user, password string) url.Values {
 	return url.Values{"request": {sealed}, "username": {user}, "password": {password}}
 }
 
-// atProvider is the answer of a provider to a person who was sent there.
+// atProvider returns the provider's callback parameters for a sign-in.
 func atProvider(b *authorizetest.Browser, p *providertest.Provider, change url.Values) url.Values {
 	q := authorizetest.Request(change)
 	q.Set("identity_provider", "hospital")

@@ -22,11 +22,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// Server is the authorization server of one issuer. It serves the paths in the package
-// comment, and is safe for concurrent use.
+// Server is the authorization server of one issuer. It serves the paths listed in the package
+// comment and is safe for concurrent use.
 type Server struct {
 	routes       map[string]http.Handler
-	folders      []string                       // routes that end with a slash, which are few
+	folders      []string                       // routes that end with a slash (few)
 	crossOrigins map[string]*crossorigin.Policy // by path
 	sessions     *session.Sessions
 	revoker      *token.Revoker
@@ -37,12 +37,12 @@ type Server struct {
 	factors      *factor.Factors
 	clients      *client.Registry
 	trail        *audit.Recorder
-	registration string // endpoint, or ""
-	config       Config // complete
+	registration string // registration endpoint, or ""
+	config       Config // complete configuration
 	entries      *entries
 }
 
-// New returns the Server of a configuration, or an error if that is invalid. It does no I/O.
+// New returns the Server for a configuration, or an error if it is invalid. New does no I/O.
 func New(c Config) (*Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func New(c Config) (*Server, error) {
 	return assemble(c, of)
 }
 
-// assemble returns the Server of a complete configuration and its users and clients.
+// assemble builds the Server from a complete configuration with its users and clients.
 func assemble(c Config, of *entries) (*Server, error) {
 	a, err := newCore(&c, of)
 	if err != nil {
@@ -70,14 +70,14 @@ func assemble(c Config, of *entries) (*Server, error) {
 	}, nil
 }
 
-// Clients are those that may ask for tokens.
+// Clients returns the client registry.
 func (s *Server) Clients() *client.Registry { return s.clients }
 
-// RegistrationEndpoint returns the URL of the client registration endpoint (RFC 7591 §3), or "" if clients cannot register
-// themselves.
+// RegistrationEndpoint returns the URL of the client registration endpoint (RFC 7591 §3), or ""
+// without client registration.
 func (s *Server) RegistrationEndpoint() string { return s.registration }
 
-// AskProvider says why nobody can sign in by an identity provider.
+// AskProvider returns an error if sign-in through an identity provider is impossible.
 func (s *Server) AskProvider(ctx context.Context, key string) error {
 	return s.people.Accounts.Providers[key].Client.Check(ctx)
 }
@@ -85,25 +85,25 @@ func (s *Server) AskProvider(ctx context.Context, key string) error {
 // ErrNotSuspended is returned for an identity provider that is not suspended.
 var ErrNotSuspended = revalidation.ErrNotSuspended
 
-// AcceptDenials lets the denials of a suspended identity provider take effect, within the interval of its checks.
+// AcceptDenials applies the denials of a suspended identity provider within its check interval.
 func (s *Server) AcceptDenials(ctx context.Context, provider string) error {
 	return s.sessions.SignIns.Accept(ctx, provider)
 }
 
-// ProviderStates are how the identity providers answer that are asked again about people.
+// ProviderStates returns the states of the identity providers with revalidation.
 func (s *Server) ProviderStates(ctx context.Context) ([]revalidation.ProviderState, error) {
 	return s.sessions.SignIns.ProviderStates(ctx)
 }
 
-// Run asks identity providers in the background whether people may still come, until ctx ends and
-// the answers that are due have arrived.
+// Run revalidates sign-ins at identity providers in the background until ctx ends and pending
+// responses have arrived.
 func (s *Server) Run(ctx context.Context) { s.sessions.SignIns.Run(ctx) }
 
-// Serves reports whether a path is one of this server's.
+// Serves reports whether the server has an endpoint for a path.
 func (s *Server) Serves(path string) bool { return s.handler(path) != nil }
 
-// handler returns that of a path, or else that of the folder, with a slash at the end, that the path is in; nil if there is
-// none.
+// handler returns the handler of a path, or of the folder (with a trailing slash) that contains it,
+// or nil.
 func (s *Server) handler(path string) http.Handler {
 	if h := s.routes[path]; h != nil {
 		return h
@@ -116,7 +116,7 @@ func (s *Server) handler(path string) http.Handler {
 	return nil
 }
 
-// ServeHTTP implements [http.Handler]. The answer for other paths than ours is 404.
+// ServeHTTP implements [http.Handler]. Unknown paths get 404.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := s.handler(r.URL.Path)
 	if h == nil {
@@ -129,11 +129,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// AllowsOrigin reports whether an origin, as browsers write it, is that of a client's
+// AllowsOrigin reports whether an origin, in the form sent by browsers, is the origin of a client's
 // redirect URI.
 func (s *Server) AllowsOrigin(origin string) bool { return s.entries.origins.AllowsOrigin(origin) }
 
-// named does something about the person whom an operator means by a term ([people.Finder.Sub]).
+// named calls do with the sub for an operator's term ([people.Finder.Sub]).
 func named[T any](ctx context.Context, s *Server, term string, do func(ctx context.Context, sub string) (T, error)) (none T, err error) {
 	sub, err := s.people.Sub(ctx, term)
 	if err != nil {
@@ -142,7 +142,7 @@ func named[T any](ctx context.Context, s *Server, term string, do func(ctx conte
 	return do(ctx, sub)
 }
 
-// Meant describes whom an operator means by a term ([people.Finder.Meant]): by provider, subject there, user name and sub.
+// Meant describes the person for an operator's term ([people.Finder.Meant]): provider, subject, user name and sub.
 func (s *Server) Meant(ctx context.Context, term string) (string, error) {
 	if term == "" {
 		return "", nil
@@ -151,42 +151,42 @@ func (s *Server) Meant(ctx context.Context, term string) (string, error) {
 	return meant.String(), err
 }
 
-// Sessions returns the sessions of a user ([people.Finder.Sub]), or all if user is empty. It
-// takes time in proportion to the size of the store.
+// Sessions returns the sessions of a user ([people.Finder.Sub]), or all sessions if user is empty.
+// Its run time is proportional to the size of the store.
 func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, error) {
 	return named(ctx, s, user, session.Listing{Sessions: s.sessions}.List)
 }
 
-// EndSession ends the session with a sid and notifies its clients (OpenID Connect
-// Back-Channel Logout 1.0). It returns how many it ended: 0 if it had ended before.
+// EndSession ends the session with a sid and notifies its clients (OpenID Connect Back-Channel
+// Logout 1.0). It returns the number of ended sessions: 0 if the session had already ended.
 func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 	return s.sessions.EndByID(ctx, sid)
 }
 
-// EndSessions ends all sessions of a user ([people.Finder.Sub]), as [Server.EndSession]
-// does, and returns how many.
+// EndSessions ends all sessions of a user ([people.Finder.Sub]) like [Server.EndSession] and
+// returns their number.
 func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
 	return named(ctx, s, user, s.sessions.EndByUser)
 }
 
-// RevokeGrants is [token.Revoker.RevokeGrants] of a user ([people.Finder.Sub]).
+// RevokeGrants calls [token.Revoker.RevokeGrants] for a user ([people.Finder.Sub]).
 func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token.RevokedGrants, error) {
 	return named(ctx, s, user, func(ctx context.Context, sub string) (token.RevokedGrants, error) {
 		return s.revoker.RevokeGrants(ctx, sub, clientID)
 	})
 }
 
-// ReleaseSub lets another person of an identity provider get the sub of a user ([people.Finder.Sub]) that `sub <claim>` gave
-// them. It reports whether it was somebody's.
+// ReleaseSub lets another person get the sub of a user ([people.Finder.Sub]) that was assigned by
+// `sub <claim>`. It reports whether the sub had an owner.
 func (s *Server) ReleaseSub(ctx context.Context, user string) (bool, error) {
 	return named(ctx, s, user, func(ctx context.Context, sub string) (bool, error) {
 		return people.ReleaseSub(ctx, s.people.Accounts, sub)
 	})
 }
 
-// ResetFactors removes all second factors and passkeys that a user ([people.Finder.Sub]) enrolled, for who has lost
-// them, and ends the user's sessions. It reports whether there were any, and how many sessions
-// ended.
+// ResetFactors removes all second factors and passkeys that a user ([people.Finder.Sub]) has
+// enrolled, e.g. after losing them, and ends the user's sessions. It reports whether factors
+// existed, and the number of ended sessions.
 func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessions int, err error) {
 	if user, err = s.people.Sub(ctx, user); err != nil {
 		return false, 0, err
@@ -201,8 +201,8 @@ func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessi
 	return had, sessions, err
 }
 
-// EndUser ends everything of the user with a sub, who may be unknown by now, and removes what they enrolled: whoever gets
-// the sub later must not inherit it.
+// EndUser revokes all grants of the user with a sub, including deleted users, and removes enrolled
+// factors, so that a later user with the sub does not inherit them.
 func (s *Server) EndUser(ctx context.Context, sub string) error {
 	if err := s.revoker.EndPerson(ctx, sub, "the operator removed the user"); err != nil {
 		return err
@@ -211,33 +211,33 @@ func (s *Server) EndUser(ctx context.Context, sub string) error {
 	return err
 }
 
-// Person returns who the person with a sub is at their identity provider; empty if they are at none.
+// Person returns the identity at the identity provider of the user with a sub; empty for local users.
 func (s *Server) Person(ctx context.Context, sub string) audit.Person {
 	return s.people.Describe(ctx, sub)
 }
 
-// Revoked reports whether an access token was revoked, by its jti: itself or its family.
+// Revoked reports whether an access token or its family was revoked, by its jti.
 func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
 	return s.revocations.Revoked(ctx, tokenID)
 }
 
-// Holder is [token.Holders.Find]. For the token itself, see [Server.Revoked].
+// Holder calls [token.Holders.Find]. It does not check revocation of the token itself; see [Server.Revoked].
 func (s *Server) Holder(ctx context.Context, t tokenclaim.AccessToken) (*tokenclaim.Holder, error) {
 	return s.holders.Find(ctx, t)
 }
 
-// TokenClaims are the names of the further claims that are kept of people, by who tells of them: each identity provider,
-// and [people.Local] if there are some.
+// TokenClaims returns the names of stored further claims by source: identity provider keys and
+// [people.Local], if configured.
 func (s *Server) TokenClaims() map[string][]string { return s.tokenClaims }
 
-// clientEndpoints are called by clients, with their secret, their code or a token. Only scripts at the origin of a client's
-// redirect URI may call them.
+// clientEndpoints are called by clients with a secret, code or token. CORS is restricted to the
+// origins of client redirect URIs.
 var clientEndpoints = []string{
 	endpoint.PushedAuthorization, endpoint.Token, endpoint.Revoke, endpoint.Introspect, endpoint.Userinfo,
 }
 
-// crossOriginPolicies returns the CORS policy of each path that scripts of other origins may call. Paths that browsers are sent
-// to, such as authorize, rely on cookies and have none.
+// crossOriginPolicies returns the CORS policy of each path with CORS. Paths to which browsers
+// navigate, such as authorize, rely on cookies and have none.
 func crossOriginPolicies(of *origins, routes map[string]http.Handler, public []string) map[string]*crossorigin.Policy {
 	policies := map[string]*crossorigin.Policy{}
 	ofClients := crossorigin.Restricted(of.AllowsOrigin)
@@ -252,10 +252,10 @@ func crossOriginPolicies(of *origins, routes map[string]http.Handler, public []s
 	return policies
 }
 
-// origins are those of clients. A clone can be changed; the original must not be then.
+// origins counts the origins of clients. A clone can be changed; the original must not be changed afterwards.
 type origins struct {
-	redirects *snapshotmap.Map[int] // redirect URIs by origin
-	local     int                   // clients that may have any origin on the person's own computer
+	redirects *snapshotmap.Map[int] // number of redirect URIs by origin
+	local     int                   // number of clients that may have any loopback origin
 }
 
 func (o *origins) clone() *origins { return &origins{o.redirects.Clone(), o.local} }
@@ -283,9 +283,9 @@ func (o *origins) AllowsOrigin(origin string) bool {
 	return o.redirects.Get(origin) > 0 || o.local > 0 && client.IsLocal(origin)
 }
 
-// originOf writes the origin of a URL as browsers do (RFC 6454 §6.2): in lower case, without
-// the default port. It is "" for other schemes than http and https: their origin is "null",
-// which any site can have.
+// originOf returns the origin of a URL in the form sent by browsers (RFC 6454 §6.2): in lower case,
+// without the default port. It returns "" for schemes other than http and https: their origin is
+// "null", which any site can send.
 func originOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {

@@ -301,7 +301,7 @@ func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity, needsFHI
 	return &id.user, nil
 }
 
-// account is what is stored of an identity.
+// account returns the stored form of an identity.
 func (p *Provider) account(id identity) *storedAccount {
 	return &storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
 }

@@ -56,9 +56,10 @@ type IdentityProvider struct {
 	// leads to the provider. Default: none.
 	Domains []string `json:"domains,omitempty"`
 
-	// Which of the provider's claims is used for one of ours: those of OpenID Connect Core §5.1, `fhirUser`,
-	// `patient` (the ids of those whom the person may choose among) and `groups`. `fhirUser` and `patient` are used only if they are mapped. Where `email` or `phone_number` is mapped, `email_verified`
-	// or `phone_number_verified` counts only if it is mapped too. Default: the claim of the same name.
+	// The provider's claims to use for ours: those of OpenID Connect Core §5.1, `fhirUser`, `patient` (ids of the
+	// patients that the person may choose) and `groups`. `fhirUser` and `patient` are used only if mapped. If `email`
+	// or `phone_number` is mapped, `email_verified` or `phone_number_verified` counts only if mapped too. Default:
+	// the claim of the same name.
 	Claims map[string]string `json:"claims,omitempty"`
 
 	// The provider's claim to use as `sub`, so that apps recognize users they already know. It must
