@@ -97,7 +97,7 @@ type Config struct {
 	ClientAddress func(*http.Request) string
 
 	// Records queries the FHIR server with the user's rights, for the pages to choose a patient.
-	// Default: nobody can choose a patient.
+	// Default: patients cannot be chosen.
 	Records launch.Records
 
 	// Checks contains the latest results of checks with identity providers. It can be shared with the next server.

@@ -265,7 +265,7 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	if a.Clients != nil && a.Clients.Configured(id) != nil { // a client configured after the sub was claimed: see takeSub
+	if a.Clients != nil && a.Clients.Configured(id) != nil { // since then: see takeSub
 		return nil, nil
 	}
 	p := a.Providers[stored.Provider]

@@ -43,8 +43,8 @@ func TestFederatedSignIn(t *testing.T) {
 	authorizetest.Equal(t, b.Claims(again.IDToken)["sub"], id["sub"])
 }
 
-// What the provider is asked: with state, nonce and PKCE of its own for each
-// sign-in, and with what the client asked to be passed on.
+// Each authentication request has its own state, nonce and PKCE challenge, and includes the
+// client's parameters to forward.
 func TestFederatedRequest(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -70,8 +70,8 @@ func TestFederatedRequest(t *testing.T) {
 	}
 }
 
-// An answer counts in the browser that was sent away, once, soon, and at the
-// address of its own provider.
+// A response is accepted once, within its lifetime, in the browser of the request and at the
+// callback of its provider.
 func TestCallbackIsBound(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -125,7 +125,7 @@ func TestCallbackIsBound(t *testing.T) {
 	}
 }
 
-// Two answers to one sign-in at once sign in once: the code is used up.
+// Of two concurrent responses to a sign-in, one succeeds, because the code is used up.
 func TestDoubleCallback(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -148,7 +148,7 @@ func TestDoubleCallback(t *testing.T) {
 	}
 }
 
-// A provider that takes a code twice does not make us take its answer twice.
+// A response is accepted only once even if the provider accepts its code twice.
 func TestReplayedCallback(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -179,7 +179,7 @@ func TestReplayedCallback(t *testing.T) {
 	}
 }
 
-// The client's list of providers is that of the moment the browser comes back.
+// The client's list of providers is applied at the callback.
 func TestProviderForbiddenMeanwhile(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -193,7 +193,7 @@ func TestProviderForbiddenMeanwhile(t *testing.T) {
 	}
 }
 
-// Neither do refresh tokens go on for people who could not sign in any more.
+// Refresh tokens are rejected for people who could no longer sign in.
 func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -214,7 +214,7 @@ func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
 	authorizetest.Equal(t, b.Refresh(token, nil).Error, "invalid_grant")
 }
 
-// Two people who sign in at once never become each other.
+// Concurrent sign-ins of two people are not confused.
 func TestParallelFederatedSignIns(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -238,8 +238,7 @@ func TestParallelFederatedSignIns(t *testing.T) {
 	all.Wait()
 }
 
-// Sign-ins that are never finished leave no more in the browser than Caddy takes
-// back with a request.
+// The cookies of abandoned sign-ins stay below Caddy's limit for request headers.
 func TestAbandonedSignIns(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -257,7 +256,7 @@ func TestAbandonedSignIns(t *testing.T) {
 	authorizetest.WantCode(t, authorizetest.Federate(b, nil))
 }
 
-// auth_time is when the person signed in at the provider, if it says so.
+// auth_time is the provider's auth_time, if present.
 func TestFederatedAuthTime(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -270,7 +269,7 @@ func TestFederatedAuthTime(t *testing.T) {
 	authorizetest.Equal(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(url.Values{"max_age": {"60"}}))).Path, "/oauth2/login", "an hour ago is within a minute")
 }
 
-// Raw bytes in a query come back as what they were.
+// Raw bytes in a query are preserved.
 func TestFederatedRawState(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -294,7 +293,7 @@ func TestLongRequestByProvider(t *testing.T) {
 	}
 }
 
-// Who signs in again and again at an identity provider does not fill the store either.
+// Repeated sign-ins through an identity provider do not fill the store.
 func TestUsedStatesAreBounded(t *testing.T) {
 	t.Parallel()
 	memory := store.NewMemory(0, 0)
@@ -308,15 +307,15 @@ func TestUsedStatesAreBounded(t *testing.T) {
 	}
 }
 
-// What a provider may send the browser back with (RFC 6749 §4.1.2.1, OpenID
-// Connect Core §3.1.2.6, RFC 9207), and what the client hears of it.
+// Responses that a provider may send (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6, RFC 9207),
+// and the resulting response to the client.
 func TestProviderAnswers(t *testing.T) {
 	t.Parallel()
 	same := func(url.Values) {}
 	tests := []struct {
 		name   string
 		change func(url.Values)
-		want   string // the error; "" for a code, "page" for none
+		want   string // error; "" for a code, "page" for an error page
 	}{
 		{"as it was", same, ""},
 		{"the person said no", declines("access_denied"), "access_denied"},
@@ -382,8 +381,8 @@ func declines(code string) func(url.Values) {
 	}
 }
 
-// We ask for the answer in the query; in a form it is not taken, because other
-// sites can post one (OAuth 2.0 Form Post Response Mode §4).
+// The requested response mode is query. A posted response is rejected, because other sites can post
+// forms (OAuth 2.0 Form Post Response Mode §4).
 func TestPostedCallback(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -395,8 +394,8 @@ func TestPostedCallback(t *testing.T) {
 	authorizetest.WantCode(t, authorizetest.Location(t, b.Get(back.RequestURI())), "spent by it")
 }
 
-// The errors of providers go to the redirect URI's query for each flow of the
-// interface, with state and iss, once (interface §7, RFC 9207 §2).
+// Provider errors are sent to the query of the redirect URI for each flow of the interface, with a
+// single state and iss (interface §7, RFC 9207 §2).
 func TestFederatedErrorsOfEachFlow(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -428,8 +427,8 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 	}
 }
 
-// A silent sign-in at the provider is no way to show a page all the same: the
-// linked person's second factor needs one (OpenID Connect Core §3.1.2.1).
+// A silent sign-in at the provider permits no page, so it fails if the linked user has a second
+// factor (OpenID Connect Core §3.1.2.1).
 func TestSilentSignInWithSecondFactor(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -447,8 +446,8 @@ func TestSilentSignInWithSecondFactor(t *testing.T) {
 	}
 }
 
-// A flood of answers that are made up leaves nothing behind here: neither a code that
-// the provider does not know, nor an error, nor a browser that leaves.
+// Forged responses leave nothing in the store, whether they contain an unknown code or an error, or
+// the browser disconnects.
 func TestMadeUpAnswersAreNotKept(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -469,8 +468,7 @@ func TestMadeUpAnswersAreNotKept(t *testing.T) {
 	}
 }
 
-// Who goes away while we wait for the provider is no failure of the provider or
-// ours.
+// A browser that disconnects while the gateway waits for the provider is not reported as a failure.
 func TestBrowserLeaves(t *testing.T) {
 	t.Parallel()
 	for name, endpoint := range map[string]providertest.Endpoint{
@@ -501,9 +499,8 @@ func TestBrowserLeaves(t *testing.T) {
 	}
 }
 
-// The rows of the interface's §7 about providers, each reached by a real fault,
-// and everything else that can go wrong there, which is server_error without a
-// word.
+// The provider errors of interface §7, each caused by a real fault. All other faults result in
+// server_error without a description.
 func TestFederatedErrors(t *testing.T) {
 	t.Parallel()
 	type change = func(*testing.T, *providertest.Provider)
@@ -560,7 +557,7 @@ func TestFederatedErrors(t *testing.T) {
 			b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 				idp.Timeout = 10 * time.Second
 				if strings.Contains(tt.description, "imed out") || strings.Contains(tt.description, "Timeout") {
-					idp.Timeout = time.Second // the case waits for it
+					idp.Timeout = time.Second // the case waits for the timeout
 				}
 			}))
 			q := authorizetest.Federate(b, nil).Query()
@@ -594,8 +591,8 @@ func TestProviderWithoutName(t *testing.T) {
 	authorizetest.Equal(t, authorizetest.Federate(b, nil).Query().Get("error_description"), "hospital Error - 502 error getting token")
 }
 
-// A provider that cannot be reached costs nobody the other ways to sign in. Where there
-// are none, or the request wants that one, the app is told (interface §7).
+// If a provider is unreachable, other sign-in methods are offered. Without any, or if the request
+// names the provider, the app receives the error (interface §7).
 func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
@@ -627,7 +624,7 @@ func TestProviderDown(t *testing.T) {
 			}))
 			to := authorizetest.Location(t, b.Authorize(authorizetest.Request(tt.request)))
 			if to.Path == "/oauth2/login" {
-				to.Path = "/oauth2/login/down" // the link on the page
+				to.Path = "/oauth2/login/down" // link on the page
 			}
 			response := b.Get(to.String())
 			page := authorizetest.Body(t, response)
@@ -650,7 +647,7 @@ func TestProviderDown(t *testing.T) {
 	}
 }
 
-// failingIssuer is an issuer without a discovery document.
+// failingIssuer returns an issuer without a discovery document.
 func failingIssuer(t *testing.T, fault providertest.Fault) string {
 	t.Helper()
 	p := providertest.Start(t)

@@ -26,26 +26,26 @@ import (
 
 var errDoubleSignIn = oauth2.StartAgain("This sign-in is already over. Go back to the app.")
 
-// maxStates is how many used states of one person are remembered.
+// maxStates is the number of used states remembered per person.
 const maxStates = 200
 
-// federation signs people in by identity providers.
+// federation signs people in through identity providers.
 type federation struct {
 	frame        *Frame
 	requests     *reopener
 	accounts     *people.Accounts
 	secondFactor *secondFactor
-	signInPage   *signInPage   // shows other ways, if a provider cannot be reached
-	store        store.Store   // has the used states of authentication responses
-	identities   *identities   // whose sign-in failed here after the exchange
-	states       *store.Latest // used by each person
+	signInPage   *signInPage   // offers other sign-in methods if a provider is unreachable
+	store        store.Store   // used states of authentication responses
+	identities   *identities   // identities whose sign-in failed at the gateway after the exchange
+	states       *store.Latest // used states by person
 	refusals     *refusals
 	lasting      *Lasting
 	renewal      *Renewal
 }
 
-// start sends the browser to a provider. The sealed request comes from the link on the
-// sign-in page or from [signInPage.address].
+// start redirects the browser to a provider. The sealed request is from a link on the sign-in page
+// or from [signInPage.address].
 func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	req, err := f.requests.unseal(r, r.URL.Query().Get("request"))
 	switch {
@@ -57,11 +57,11 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 	}
 }
 
-// redirectToProvider sends the authentication request (OpenID Connect Core §3.1.2.1).
+// redirectToProvider redirects the browser with an authentication request (OpenID Connect Core §3.1.2.1).
 func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request) {
 	other := r.URL.Query().Has(otherAccount)
 	hint := req.How.LoginHint
-	if r.URL.Query().Has("login_hint") { // typed here, or left out for somebody else
+	if r.URL.Query().Has("login_hint") { // typed on the page, or empty for another person
 		hint = r.URL.Query().Get("login_hint")
 	}
 	acrValues, essential := req.acrAt(p)
@@ -85,9 +85,8 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
-// showProviderDown shows the sign-in page because a provider cannot be reached and there are
-// other ways to sign in. The interface wants errors of a provider that was reached to go to
-// the client.
+// showProviderDown shows the sign-in page if a provider is unreachable and other sign-in methods
+// exist. The interface requires that errors of a reachable provider go to the client.
 func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, err error) {
 	f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Person: audit.Person{Provider: p.Key}, ClientID: req.To.ClientID, Err: clientError(p, err)})
 	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
@@ -95,7 +94,7 @@ func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p 
 	})
 }
 
-// callback receives a provider's authentication response (OpenID Connect Core §3.1.2.5).
+// callback handles a provider's authentication response (OpenID Connect Core §3.1.2.5).
 func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	q, err := oauth2.QueryParameters(r.URL.RawQuery)
 	response := &authenticationResponse{parameters: q}
@@ -103,7 +102,7 @@ func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.
 		response.pending, err = readPending(f.frame.Sealer, r, q.Get("state"))
 	}
 	if err == nil && (response.pending.Provider != p.Key || response.pending.Issuer != p.Issuer) {
-		err = errNoPendingSignIn // another provider's response: mix-up (RFC 9700 §4.4.2)
+		err = errNoPendingSignIn // response of another provider: mix-up attack (RFC 9700 §4.4.2)
 	}
 	if err != nil {
 		f.frame.ShowError(w, r, err)
@@ -126,12 +125,12 @@ func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.
 type authenticationResponse struct {
 	pending    pendingSignIn
 	parameters oauth2.Parameters
-	identity   *relyingparty.Identity // what the code was exchanged for; nil before
-	done       bool                   // the sign-in has ended, well or not
+	identity   *relyingparty.Identity // result of the code exchange; nil before
+	done       bool                   // the sign-in is complete, successfully or not
 }
 
-// signIn signs the person of a response in. If that fails through our fault, the same
-// response can be sent again, although the provider would not accept its code again.
+// signIn signs in the person of a response. After an internal error the same response can be sent
+// again, although the provider would not accept its code again.
 func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) {
 	user, session, err := f.authenticate(r, p, req, response)
 	if response.pending.Renewal && !disconnected(r, err) {
@@ -141,7 +140,7 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	if disconnected(r, err) || response.pending.Request.Lasting && f.lasting.returned(w, r, p, req, response.pending.SID, response.identity, clientError(p, err)) {
 		return
 	}
-	if response.pending.Request.Lasting && err == nil { // nobody's session: what was asked was less than a sign-in asks
+	if response.pending.Request.Lasting && err == nil { // another session: the limited request at the provider is not sufficient for a sign-in
 		f.redirectToProvider(w, r, p, req)
 		return
 	}
@@ -166,13 +165,13 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}
 }
 
-// disconnected reports whether an error only means that the browser has disconnected: nobody
-// is left to answer, and there is nothing to log.
+// disconnected reports whether an error only means that the browser has disconnected, so that there
+// is no response to send and nothing to log.
 func disconnected(r *http.Request, err error) bool {
 	return errors.Is(err, context.Canceled) && r.Context().Err() != nil
 }
 
-// authenticate returns the person of a response, and the session to start.
+// authenticate returns the person of a response and the session to start.
 func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) (user *people.User, begun session.Session, err error) {
 	if !f.accounts.Ways(req.To.Providers).Has(p.Key) {
 		return nil, begun, people.Refusal(errors.New("the client does not allow this identity provider"))
@@ -200,15 +199,15 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 	return user, begun, nil
 }
 
-// exchange exchanges a response for an identity, once for each state. If the sign-in failed
-// here afterwards, the same response yields the same identity again.
+// exchange redeems a response for an identity, once per state. If the sign-in then failed at the
+// gateway, the same response returns the same identity again.
 func (f *federation) exchange(ctx context.Context, p *people.Provider, response *authenticationResponse) (*relyingparty.Identity, error) {
 	state, q := response.pending.Request.State, response.parameters
 	if identity := f.identities.take(state); identity != nil {
 		return identity, nil
 	}
-	// A provider may take a code sent twice for a stolen one, and revoke what it issued. If
-	// the store is full or fails we risk that: a flood must not stop other sign-ins.
+	// A provider may treat a code sent twice as stolen and revoke its tokens. If the store is full
+	// or fails, that risk is accepted, so that floods do not block other sign-ins.
 	used := store.Key("used-state", state)
 	if err := f.store.Add(ctx, used, nil, pendingLifetime); errors.Is(err, store.ErrExists) {
 		return nil, errDoubleSignIn
@@ -217,26 +216,25 @@ func (f *federation) exchange(ctx context.Context, p *people.Provider, response 
 		Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error"), ErrorDescription: q.Get("error_description"),
 	}, response.pending.Request)
 	if err != nil {
-		// Nobody is signed in. Made-up responses, which need no account, must not fill the
-		// store.
+		// Nobody has signed in. Forged responses, which need no account, must not fill the store.
 		return nil, errors.Join(err, f.store.Delete(context.WithoutCancel(ctx), used))
 	}
 	if oldest := f.states.Adding(p.Key+"\x00"+identity.Subject, used); oldest != nil {
-		_ = f.store.Do(ctx, oldest...) // else they expire
+		_ = f.store.Do(ctx, oldest...) // on error, the entries expire
 	}
 	return identity, nil
 }
 
-// forwardedErrors are a provider's refusals that the client learns of (RFC 6749 §4.1.2.1,
-// OpenID Connect Core §3.1.2.6, and OpenID Connect Core Error Code
-// unmet_authentication_requirements §2, because acr_values is passed on).
+// forwardedErrors lists the provider's error codes that are sent to the client (RFC 6749 §4.1.2.1,
+// OpenID Connect Core §3.1.2.6, and unmet_authentication_requirements of OpenID Connect Core Error
+// Code unmet_authentication_requirements §2, because acr_values is forwarded).
 var forwardedErrors = []string{
 	"access_denied", "login_required", "interaction_required", "consent_required",
 	"account_selection_required", "temporarily_unavailable", "unmet_authentication_requirements",
 }
 
-// clientError turns a provider's error into one for the client: in the words of the interface
-// (§7), or with the provider's code. Any other is a server_error, and only logged.
+// clientError converts a provider's error into one for the client, with the wording of the
+// interface (§7) or the provider's code. All others become server_error and are only logged.
 func clientError(p *people.Provider, err error) error {
 	var own *oauth2.Error
 	var theirs *relyingparty.Error
@@ -252,30 +250,30 @@ func clientError(p *people.Provider, err error) error {
 	return err
 }
 
-// pendingSignIn is a sign-in at a provider. The browser keeps it in a sealed cookie: without
-// that, or with another browser's, we did not ask for the response (RFC 9700 §4.7).
+// pendingSignIn is a sign-in at a provider, stored by the browser in a sealed cookie. A response
+// without this browser's cookie was not requested (RFC 9700 §4.7).
 type pendingSignIn struct {
 	Provider string                             `json:"provider"`
-	Issuer   string                             `json:"issuer"` // the provider's, at that time
+	Issuer   string                             `json:"issuer"` // issuer of the provider at the start
 	Request  relyingparty.AuthenticationRequest `json:"request"`
-	Query    string                             `json:"query"`             // of the authorization request
-	SID      string                             `json:"sid,omitempty"`     // of the session that the provider is asked about ([Lasting], [Renewal])
+	Query    string                             `json:"query"`             // query of the authorization request
+	SID      string                             `json:"sid,omitempty"`     // session that the request concerns ([Lasting], [Renewal])
 	Renewal  bool                               `json:"renewal,omitempty"` // see [Renewal]
 }
 
 var errNoPendingSignIn = oauth2.StartAgain("This sign-in was not started in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
 
-// pendingLifetime is how long a sign-in at a provider may take.
+// pendingLifetime is the maximum duration of a sign-in at a provider.
 const pendingLifetime = 10 * time.Minute
 
-// newPending is a sign-in that begins at a provider, with what each has of its own.
+// newPending returns a new sign-in at a provider with its own state, nonce and PKCE verifier.
 func newPending(p *people.Provider, query string) pendingSignIn {
 	return pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: query, Request: relyingparty.AuthenticationRequest{
 		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
 	}}
 }
 
-// pendingCookie names the cookie of one sign-in, so that tabs do not replace each other's.
+// pendingCookie returns the cookie name of a sign-in, which is unique so that tabs do not overwrite each other's.
 func pendingCookie(state string) string {
 	return browser.PendingPrefix + strings.TrimPrefix(store.Key("", state), ":")[:12]
 }
@@ -289,8 +287,8 @@ func (p pendingSignIn) store(sealer *browser.Sealer, w http.ResponseWriter, r *h
 	return browser.SetPieces(w, r, pendingCookie(p.Request.State), sealed, pendingLifetime)
 }
 
-// redirect sends the browser of a signed-in person to a provider, and reports whether it did. An error counts as an outage, in
-// which the session goes on.
+// redirect redirects the browser of a signed-in person to a provider and reports success. An error
+// counts as an outage, during which the session continues.
 func (p pendingSignIn) redirect(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request, to *people.Provider, req *Request) bool {
 	target, err := to.Client.AuthenticationURL(r.Context(), p.Request)
 	if err == nil {
@@ -306,7 +304,7 @@ func (p pendingSignIn) redirect(sealer *browser.Sealer, w http.ResponseWriter, r
 	return true
 }
 
-// readPending opens the cookie of a state. It is removed once the sign-in has ended.
+// readPending unseals the cookie of a state. The cookie is removed at the end of the sign-in.
 func readPending(sealer *browser.Sealer, r *http.Request, state string) (pending pendingSignIn, err error) {
 	err = sealer.UnsealJSON(r, "idp", browser.ReadPieces(r, pendingCookie(state)), pendingLifetime, errNoPendingSignIn, &pending)
 	if err == nil && pending.Request.State != state {
@@ -315,12 +313,12 @@ func readPending(sealer *browser.Sealer, r *http.Request, state string) (pending
 	return pending, err
 }
 
-const maxIdentities = 1000 // beyond it, people have to start again
+const maxIdentities = 1000 // beyond the limit, people have to start again
 
-// identities keeps, by state, what codes were exchanged for if the sign-in then failed here:
-// the provider would not accept the code again. Only the sign-in's browser can use one.
+// identities stores, by state, the identities whose sign-in failed after the code exchange, because the
+// provider would not accept the code again. Only the browser of the sign-in can use an identity.
 type identities struct {
-	mu    sync.Mutex // makes take and the bound atomic
+	mu    sync.Mutex // makes take and the size check atomic
 	items *cache.Cache
 }
 
@@ -349,23 +347,23 @@ func (i *identities) take(state string) *relyingparty.Identity {
 	return identity.(*relyingparty.Identity)
 }
 
-// maxRefusal bounds a refusal, in bytes: it is in our address.
+// maxRefusal limits a refusal in bytes, because it is part of a URL.
 const maxRefusal = 10 << 10
 
-// refusalLifetime is how long the page can be used: its address has the person's ID token.
+// refusalLifetime is the lifetime of the page, whose URL contains the person's ID token.
 const refusalLifetime = 10 * time.Minute
 
-// refusal is a sign-in at a provider of a person who may not sign in here. The browser keeps it,
-// sealed; nothing is stored.
+// refusal is a sign-in at a provider by a person who is not admitted here. The browser stores it
+// sealed; the gateway stores nothing.
 type refusal struct {
 	Provider string       `json:"provider"`
 	Person   people.Label `json:"person"`
-	IDToken  string       `json:"id_token,omitempty"` // the hint for signing out there
-	Query    string       `json:"query"`              // of the authorization request
+	IDToken  string       `json:"id_token,omitempty"` // hint for logout at the provider
+	Query    string       `json:"query"`              // query of the authorization request
 }
 
-// refusals tell people that they may not sign in here. Without that, the provider would sign the
-// same person in again for whoever comes next to a browser.
+// refusals shows people a page when they are not admitted. Without a way to sign out there, the
+// provider would sign in the same person for every later user of the browser.
 type refusals struct {
 	frame    *Frame
 	requests *reopener
@@ -373,7 +371,7 @@ type refusals struct {
 	other    *accountSwitch
 }
 
-// redirect sends the browser to the page. The app gets its error from there.
+// redirect sends the browser to the page, from which the app receives its error.
 func (f *refusals) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, identity *relyingparty.Identity) {
 	refused := refusal{Provider: p.Key, Person: p.Label(identity), IDToken: identity.IDToken, Query: req.Query}
 	if len(refused.IDToken)+len(refused.Query) > maxRefusal {
@@ -394,7 +392,7 @@ func (f *refusals) serve(w http.ResponseWriter, r *http.Request, parameters oaut
 		return
 	}
 	audit.FromContext(r.Context()).Provider = p.Key
-	audit.NoteAuthenticated(r.Context()) // by the provider
+	audit.NoteAuthenticated(r.Context()) // authenticated by the provider
 	req, err := f.requests.reopen(r.Context(), refused.Query)
 	switch {
 	case f.frame.Failed(w, r, req, err):
@@ -403,7 +401,7 @@ func (f *refusals) serve(w http.ResponseWriter, r *http.Request, parameters oaut
 	case r.Method == http.MethodPost:
 		f.signOut(w, r, p, req, refused)
 	default:
-		// If the provider cannot be asked now, it is asked again when the button is pressed.
+		// If the provider is unreachable now, pressing the button tries again.
 		ends, _ := p.Client.EndSessionURL(r.Context(), "", "", "")
 		f.frame.Show(w, r, req, page.View{Template: "refused", Status: http.StatusForbidden, Data: page.Refused{
 			Client: req.To.Title, Refused: parameters.Get("refused"), Person: page.Person(refused.Person), Provider: p.Name, SignsOut: ends != "",
@@ -416,8 +414,8 @@ func (f *refusals) read(r *http.Request, sealed string) (refused refusal, err er
 	return refused, err
 }
 
-// signOut signs the person out at the provider, and then has somebody sign in there. A provider that cannot sign people out is
-// only asked for another account.
+// signOut signs the person out at the provider and starts another sign-in there. Without an
+// end_session_endpoint, the provider is only asked to let the person select another account.
 func (f *refusals) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, refused refusal) {
 	sealed, err := f.frame.Sealer.Seal(w, r, loginPurpose, req.Query)
 	next := endpoint.Login + "/" + p.Key + "?" + url.Values{"request": {sealed}, otherAccount: {""}, "login_hint": {""}}.Encode()

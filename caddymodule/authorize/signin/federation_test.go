@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// A pending sign-in is kept in as many cookies as it takes, for ten minutes, for this
-// browser, and used once.
+// A pending sign-in is stored in as many cookies as necessary, is valid for ten minutes in its
+// browser, and can be used once.
 func TestPendingSignInCookies(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -72,7 +72,7 @@ func TestPendingSignInCookies(t *testing.T) {
 	}
 }
 
-// What leads to the page of somebody who was refused has their ID token, and does not last.
+// The URL of the page for rejected people, which contains their ID token, expires.
 func TestRefusalLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &refusals{frame: &Frame{Sealer: &browser.Sealer{Keys: keyring.New(new(providertest.Storage), "keys", slog.New(slog.DiscardHandler))}}}
@@ -91,7 +91,7 @@ func TestRefusalLifetime(t *testing.T) {
 	})
 }
 
-// replaceCookie gives the cookies whose names begin so another value.
+// replaceCookie sets the value of all cookies with a name prefix.
 func replaceCookie(r *http.Request, name, value string) {
 	cookies := r.Cookies()
 	r.Header.Del("Cookie")
@@ -105,8 +105,8 @@ func replaceCookie(r *http.Request, name, value string) {
 	}
 }
 
-// Anybody can come back with made-up answers. Those that there is no more room for are
-// not remembered, and keep nobody from signing in.
+// Anyone can send forged responses. Beyond the limit they are not recorded and do not block other
+// sign-ins.
 func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	t.Parallel()
 	idp, logger := providertest.Start(t), slog.New(slog.DiscardHandler)

@@ -21,20 +21,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// signInPage signs people in by name and password, or by a passkey, or sends them to their provider.
+// signInPage handles sign-in by name and password or by passkey, and redirects to identity providers.
 type signInPage struct {
 	frame        *Frame
 	requests     *reopener
 	accounts     *people.Accounts
 	limiter      *lockout.Limiter
 	secondFactor *secondFactor
-	passkeys     *factor.Passkeys // nil: there can be none
+	passkeys     *factor.Passkeys // nil: passkeys are disabled
 	start        *starter
 	other        *accountSwitch
 }
 
-// address is the sign-in page for a request or, if there is no choice, where its identity provider is asked; with further
-// parameters.
+// address returns the URL of the sign-in page for a request or, without a choice, of the sign-in at
+// its identity provider, with further parameters.
 func (e *signInPage) address(w http.ResponseWriter, r *http.Request, req *Request, further url.Values) (string, error) {
 	ways := e.accounts.Ways(req.To.Providers)
 	p := req.provider(ways)
@@ -75,11 +75,11 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// submit handles the form. An e-mail address in a provider's domain leads to that provider,
-// whatever the password; any other name must be a local user's.
+// submit handles the form. An e-mail address in a provider's domain leads to the provider, whatever
+// the password. Other names are local users.
 func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request, p oauth2.Parameters) {
 	ways := e.accounts.Ways(req.To.Providers)
-	address := strings.TrimSpace(p.Get("username")) // phone keyboards add a space
+	address := strings.TrimSpace(p.Get("username")) // phone keyboards append a space
 	if provider := ways.ByDomain(address); provider != nil {
 		e.redirectByEmail(w, r, req, provider, url.Values{"request": {p.Get("request")}, "login_hint": {address}})
 		return
@@ -88,7 +88,7 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 	data := page.SignIn{Request: p.Get("request"), Username: p.Get("username")}
 	event := audit.Event{
 		Kind: audit.SignIn, ClientID: req.To.ClientID, User: e.accounts.Directory.AccountNamed(p.Get("username")),
-		Err: err, Anonymous: true, // to name an account proves nothing
+		Err: err, Anonymous: true, // naming an account proves nothing
 	}
 	var wait *lockout.WaitError
 	switch {
@@ -106,7 +106,7 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 		e.frame.Trail.Record(r.Context(), event)
 		data.Problem.Wrong = true
 		e.show(w, r, http.StatusForbidden, req, data)
-	case errors.Is(err, context.Canceled): // the browser has disconnected
+	case errors.Is(err, context.Canceled): // browser has disconnected
 	case err != nil:
 		req.Purpose.Refuse(w, r, err)
 	default:
@@ -114,8 +114,8 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 	}
 }
 
-// redirectByEmail sends the browser to the provider of an e-mail address. Somebody else who is signed in there is signed out
-// first.
+// redirectByEmail redirects the browser to the provider of an e-mail address. If another person has
+// a session at the provider, they are signed out first.
 func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req *Request, p *people.Provider, q url.Values) {
 	current, err := e.other.sessions.Current(r)
 	another := current != nil && current.Provider == p.Key && !isNamed(current, q.Get("login_hint"))
@@ -133,7 +133,7 @@ func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req
 	endpoint.Redirect(w, http.StatusSeeOther, next)
 }
 
-// checkPassword returns the user whose name and password were typed.
+// checkPassword returns the user with the typed name and password.
 func (e *signInPage) checkPassword(r *http.Request, ways people.Ways, p oauth2.Parameters) (user *people.User, err error) {
 	if !ways.Local {
 		return nil, people.ErrWrongPassword
@@ -151,7 +151,7 @@ func (e *signInPage) checkPassword(r *http.Request, ways people.Ways, p oauth2.P
 	return user, err
 }
 
-// username is what the page suggests.
+// username returns the initial user name of the form.
 func (e *signInPage) username(req *Request) string {
 	if req.How.LoginHint == "" && len(req.How.Subjects) == 1 && e.accounts.Directory.User(req.How.Subjects[0]) != nil {
 		return req.How.Subjects[0]
@@ -159,8 +159,8 @@ func (e *signInPage) username(req *Request) string {
 	return req.How.LoginHint
 }
 
-// show shows the sign-in page, with a challenge for passkeys if local users may sign in, and
-// somebody has one.
+// show shows the sign-in page, with a passkey challenge if local users may sign in and any passkey
+// is enrolled.
 func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, req *Request, data page.SignIn) {
 	c, err := e.passkeyChallenge(w, r, req)
 	if err != nil {
@@ -179,8 +179,8 @@ func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, re
 	})
 }
 
-// submitPasskey signs in who answered the page's challenge. There is no second factor to ask
-// for: the passkey and what its owner showed it are two.
+// submitPasskey signs in the user who answered the page's challenge. A second factor is not
+// required: possession of the passkey and user verification are two factors.
 func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *Request, p oauth2.Parameters) {
 	answered, err := e.answeredPasskey(r, req, p)
 	switch {
@@ -191,7 +191,7 @@ func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *
 		}
 		e.frame.Trail.Record(r.Context(), event)
 		e.show(w, r, http.StatusForbidden, req, page.SignIn{Request: p.Get("request"), Problem: page.SignInProblem{Passkey: true}})
-	case errors.Is(err, context.Canceled): // the browser has disconnected
+	case errors.Is(err, context.Canceled): // browser has disconnected
 	case err != nil:
 		req.Purpose.Refuse(w, r, err)
 	default:
@@ -200,12 +200,12 @@ func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *
 	}
 }
 
-// takesPasskeys reports whether people can sign in for a request with a passkey.
+// takesPasskeys reports whether a passkey is a valid sign-in method for a request.
 func (e *signInPage) takesPasskeys(req *Request) bool {
 	return e.passkeys != nil && e.accounts.Ways(req.To.Providers).Local
 }
 
-// passkeyChallenge begins a sign-in by passkey; nil if there is none to sign in with.
+// passkeyChallenge starts a sign-in by passkey; nil if no passkey is enrolled.
 func (e *signInPage) passkeyChallenge(w http.ResponseWriter, r *http.Request, req *Request) (*factor.Ceremony, error) {
 	if !e.takesPasskeys(req) {
 		return nil, nil
@@ -217,7 +217,7 @@ func (e *signInPage) passkeyChallenge(w http.ResponseWriter, r *http.Request, re
 	return e.passkeys.BeginSignIn(w, r)
 }
 
-// answeredPasskey returns who answered a challenge.
+// answeredPasskey returns the user who answered a challenge.
 func (e *signInPage) answeredPasskey(r *http.Request, req *Request, p oauth2.Parameters) (*factor.Answered, error) {
 	if !e.takesPasskeys(req) {
 		return new(factor.Answered), factor.ErrPasskey
@@ -225,7 +225,7 @@ func (e *signInPage) answeredPasskey(r *http.Request, req *Request, p oauth2.Par
 	return e.passkeys.SignIn(r, p.Get("passkey"), p.Get("assertion"))
 }
 
-// passkeyPrompt is a challenge as pages show it; nil for none.
+// passkeyPrompt converts a challenge for a page; nil for none.
 func passkeyPrompt(c *factor.Ceremony) *page.Passkey {
 	if c == nil {
 		return nil
@@ -233,7 +233,7 @@ func passkeyPrompt(c *factor.Ceremony) *page.Passkey {
 	return &page.Passkey{Options: c.Options, Sealed: c.Sealed}
 }
 
-// passkeyScript is the script of a page with a challenge.
+// passkeyScript returns the script of a page with a challenge.
 func passkeyScript(challenge *page.Passkey) string {
 	if challenge == nil {
 		return ""
@@ -241,14 +241,14 @@ func passkeyScript(challenge *page.Passkey) string {
 	return "passkey"
 }
 
-// otherAccount is the parameter of a link to a provider by which somebody else can sign in there.
+// otherAccount is the URL parameter that requests another person's sign-in at a provider.
 const otherAccount = "other_account"
 
-// maxLogoutState bounds the state of a logout request, in bytes: it is in the provider's address.
+// maxLogoutState limits the state of a logout request in bytes, because it is part of the provider's URL.
 const maxLogoutState = 4 << 10
 
-// accountSwitch lets somebody else sign in than the person who is signed in at an identity provider. Asked for another sign-in
-// while that person's lasts, a provider such as Keycloak demands that person's password.
+// accountSwitch lets another person sign in than the person signed in at an identity provider.
+// While that session exists, a provider such as Keycloak would demand that person's password.
 type accountSwitch struct {
 	frame    *Frame
 	accounts *people.Accounts
@@ -257,13 +257,13 @@ type accountSwitch struct {
 	logger   *slog.Logger
 }
 
-// isNamed reports whether a login_hint names a person.
+// isNamed reports whether a login_hint names the person.
 func isNamed(person *session.SignedIn, hint string) bool {
 	return hint == person.Subject || person.User.IsNamed(hint)
 }
 
-// leave ends the session of this browser if it can end at its provider too, and returns where the browser goes: there, or at
-// once to next.
+// leave ends the browser's session if it has a provider, and returns the next URL: the provider's
+// logout, or next.
 func (a *accountSwitch) leave(w http.ResponseWriter, r *http.Request, next string) (string, error) {
 	stored, err := a.sessions.OfBrowser(r)
 	if stored == nil || err != nil || a.accounts.Providers[stored.Provider] == nil {
@@ -281,8 +281,8 @@ func (a *accountSwitch) leave(w http.ResponseWriter, r *http.Request, next strin
 	return target, nil
 }
 
-// signOut returns where to sign out at a provider, which sends the browser to next by way of our logout endpoint; "" if that
-// cannot be had.
+// signOut returns the provider's logout URL, which leads back to next through the gateway's logout
+// endpoint; "" if unavailable.
 func (a *accountSwitch) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, idToken, next string) (target string, err error) {
 	state, err := a.frame.Sealer.Seal(w, r, "signed out", next)
 	if err != nil {

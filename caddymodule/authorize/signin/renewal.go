@@ -14,17 +14,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// Renewal confirms a session with a provider that issued no refresh token, once its access token has expired. It redirects the
-// browser there and back with prompt=none (OpenID Connect Core §3.1.2.1), which shows no page.
+// Renewal renews a session, once its access token has expired, at a provider that issued no refresh token. It
+// redirects the browser there and back with prompt=none (OpenID Connect Core §3.1.2.1), which shows no page.
 type Renewal struct {
 	frame    *Frame
 	accounts *people.Accounts
 	sessions *session.Sessions
-	begin    func(http.ResponseWriter, *http.Request, *Request) // the ordinary sign-in
+	begin    func(http.ResponseWriter, *http.Request, *Request) // regular sign-in
 }
 
-// Needed redirects the browser if a session must be renewed, and reports whether it has responded. The callback continues the
-// request.
+// Needed starts a renewal if the session requires it, and reports whether it has responded. The
+// callback continues the request.
 func (n *Renewal) Needed(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
 	p := n.accounts.Providers[signedIn.Provider]
 	if !signedIn.Renewable || p == nil {
@@ -55,7 +55,7 @@ func (n *Renewal) returned(w http.ResponseWriter, r *http.Request, p *people.Pro
 	}
 }
 
-// settle renews or ends the session that a response belongs to. It returns the session that goes on; nil if a sign-in is needed.
+// settle renews or ends the session of a response. It returns the renewed session, or nil if a sign-in is needed.
 func (n *Renewal) settle(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, begun session.Session, failed error) (*session.SignedIn, error) {
 	stored, err := n.sessions.Stored(r)
 	if err != nil || stored == nil || stored.SID != response.pending.SID || stored.Provider != p.Key || !n.accounts.Ways(req.To.Providers).Has(p.Key) {
@@ -66,7 +66,7 @@ func (n *Renewal) settle(r *http.Request, p *people.Provider, req *Request, resp
 	}
 	same := failed == nil && begun.User == stored.User && begun.UpstreamSubject == stored.UpstreamSubject
 	switch {
-	case same && begun.UpstreamSession != stored.UpstreamSession: // a new sign-in there needs one here
+	case same && begun.UpstreamSession != stored.UpstreamSession: // a new session at the provider requires a new session here
 		return nil, nil
 	case same:
 		err = n.sessions.SignIns.Renew(r.Context(), stored.SID, p.Key, begun.Held)
@@ -80,23 +80,25 @@ func (n *Renewal) settle(r *http.Request, p *people.Provider, req *Request, resp
 	return n.sessions.Current(r)
 }
 
-// endsSession reports whether a response to prompt=none means that the person is no longer signed in at the provider, or not
-// admitted here. Any other error is an outage.
+// endsSession reports whether an error response to prompt=none means that the person is no longer
+// signed in at the provider or not admitted here. Other errors count as an outage.
 func endsSession(failed error) bool {
 	code := oauth2.AsError(failed).Code
 	return slices.Contains(forwardedErrors, code) && code != "temporarily_unavailable" && !errors.Is(failed, people.ErrNotForgotten)
 }
 
-// Lasting asks a provider for a refresh token that outlives the person's session there, before an app gets offline_access. Keycloak
-// gives one only for the asking, and without it what the app gets would end with that session.
+// Lasting requests a refresh token from a provider that outlasts the provider's session, before an app gets
+// offline_access. Keycloak issues such tokens only on request. Otherwise the app's access would end with the
+// provider's session.
 type Lasting struct {
 	frame    *Frame
 	accounts *people.Accounts
 	sessions *session.Sessions
 }
 
-// Needed reports whether the provider of a session must be asked, and then sends the browser there. It comes back with an answer,
-// without a page where the person has a session there; whatever the answer, it is asked once in a session.
+// Needed redirects the browser to the provider if a longer-lived refresh token is required, and reports whether it
+// has responded. With a session at the provider no page is shown. The request is made once per session, whatever its
+// result.
 func (l *Lasting) Needed(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
 	p := l.accounts.Providers[signedIn.Provider]
 	if p == nil {
@@ -110,7 +112,7 @@ func (l *Lasting) Needed(w http.ResponseWriter, r *http.Request, req *Request, s
 	return brief && l.redirect(w, r, p, req, signedIn.SID)
 }
 
-// redirect sends the browser to the provider, and reports whether that can be had.
+// redirect redirects the browser to the provider and reports success.
 func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string) bool {
 	pending := newPending(p, req.Query)
 	pending.SID, pending.Request.UILocales, pending.Request.Lasting = sid, req.How.UILocales, true
@@ -120,8 +122,8 @@ func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Pro
 	return pending.redirect(l.frame.Sealer, w, r, p, req)
 }
 
-// returned goes on with the session for which the provider was asked, if this browser still has it and nobody else came back,
-// and reports whether it does.
+// returned continues the request with the session for which the provider was asked, and reports whether
+// it has responded: false if the browser's session has changed or another person has returned.
 func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string, identity *relyingparty.Identity, failed error) bool {
 	signedIn, err := l.sessions.Current(r)
 	switch {
@@ -146,8 +148,8 @@ func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Pro
 	return true
 }
 
-// Limit removes offline_access from a scope (RFC 6749 §3.3) if the person's provider cannot be asked about them after the
-// session: the grant would survive the person's removal at the provider.
+// Limit removes offline_access from a scope (RFC 6749 §3.3) if the provider cannot be queried after
+// the session ends, because the grant would outlast the person's removal at the provider.
 func (l *Lasting) Limit(ctx context.Context, scope []string, signedIn *session.SignedIn) ([]string, error) {
 	at := slices.Index(scope, client.OfflineAccess)
 	if at < 0 {

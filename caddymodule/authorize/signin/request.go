@@ -18,29 +18,28 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Request is a request to sign in: of an app, by its authorization request, or of a page of the
-// gateway.
+// Request is a sign-in request of an app (an authorization request) or of a page of the gateway.
 type Request struct {
-	To      Destination // what somebody signs in to
-	How     Parameters  // how
-	Query   string      // what it is made of again when the browser returns
-	Purpose Purpose     // what follows
+	To      Destination // destination of the sign-in
+	How     Parameters  // sign-in parameters
+	Query   string      // source from which the request is recreated when the browser returns
+	Purpose Purpose     // continuation after the sign-in
 
-	// Once is what may be used only once, such as a request_uri. It is used when the response is
-	// ready, so that earlier failures can be tried again. May be nil.
+	// Once is the single use of a value such as request_uri. It is used up with the response, so
+	// that earlier failures can be retried. May be nil.
 	Once *Once
 
-	AskedFactor  bool // the person was asked already for all factors that the request asks for
-	Renewed      bool // the session was renewed for this request; pages that the request asks for were not shown yet
-	justSignedIn bool // with each factor that they have
+	AskedFactor  bool // all requested factors have been requested from the person
+	Renewed      bool // the session was renewed for this request, before any page that it requires
+	justSignedIn bool // signed in with all enrolled factors
 }
 
-// MarkUsed uses up what may be used only once, in the same step as what comes before it.
+// MarkUsed uses up the single-use value, in one step after the steps before it.
 func (req *Request) MarkUsed(ctx context.Context, before ...store.Step) error {
 	return req.Once.use(ctx, before...)
 }
 
-// requiredACR is the class of sign-in that must be met, or "".
+// requiredACR returns the required authentication class, or "".
 func (req *Request) requiredACR() string {
 	if oauth2.MeetsACR(req.To.ACR, req.How.EssentialACR) {
 		return req.To.ACR
@@ -48,8 +47,8 @@ func (req *Request) requiredACR() string {
 	return req.How.EssentialACR
 }
 
-// acrAt is what to ask of an identity provider, in its words where it has any: acr_values, and what
-// must be met.
+// acrAt returns the parameters for an identity provider, in its own acr values if mapped:
+// acr_values, and the essential value.
 func (req *Request) acrAt(p *people.Provider) (values, essential string) {
 	var words []string
 	if required := req.requiredACR(); required != oauth2.ACRSingleFactor {
@@ -70,39 +69,39 @@ func (req *Request) acrAt(p *people.Provider) (values, essential string) {
 	return strings.Join(words, " "), essential
 }
 
-// Destination is what somebody signs in to: an app, or a page of the gateway.
+// Destination is the app or page to which a person signs in.
 type Destination struct {
-	ClientID  string        // of the app; "" for a page
-	Title     string        // to show to people; may be ""
-	Links     page.AppLinks // of the app
-	Providers []string      // the ways to sign in, as in [people.Accounts.Ways]
-	ACR       string        // the least class of sign-in; "" for any
-	Address   string        // where the browser goes in the end, so that forms may lead there
+	ClientID  string        // client_id of the app; "" for a page
+	Title     string        // title shown on pages; may be ""
+	Links     page.AppLinks // links of the app
+	Providers []string      // sign-in methods, as in [people.Accounts.Ways]
+	ACR       string        // minimum authentication class; "" for any
+	Address   string        // final URL of the browser, to which forms may lead
 
-	NeedsFHIRUser bool // without the person's own FHIR resource it is of no use
+	NeedsFHIRUser bool // useless without the person's FHIR resource
 }
 
-// Purpose is what somebody signs in for.
+// Purpose continues a request after the sign-in.
 type Purpose interface {
-	// Continue goes on with the person who has signed in.
+	// Continue continues with the signed-in person.
 	Continue(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn)
 
-	// Refuse sends an error to whom it concerns.
+	// Refuse sends an error to the client or shows it on a page.
 	Refuse(w http.ResponseWriter, r *http.Request, err error)
 }
 
-// Parameters say how the person is to sign in (OpenID Connect Core §3.1.2.1).
+// Parameters control the sign-in (OpenID Connect Core §3.1.2.1).
 type Parameters struct {
-	Subjects []string // who may sign in, by sub; nil for everybody
+	Subjects []string // permitted subs; nil for all
 
-	// These choose the way to sign in, and are passed on to an identity provider.
+	// Parameters that select the sign-in method and are forwarded to an identity provider.
 	IdentityProvider, LoginHint, Prompt, MaxAge, UILocales, ACRValues string
 
-	EssentialACR string // the class of sign-in that must be met; "" for any
-	Anew         bool   // even who is signed in must sign in again
+	EssentialACR string // required authentication class; "" for any
+	Anew         bool   // a new sign-in is required even with a session
 }
 
-// Read reads the parameters of OpenID Connect.
+// Read parses the OpenID Connect parameters.
 func (ps *Parameters) Read(p oauth2.Parameters) error {
 	ps.LoginHint, ps.Prompt = p.Get("login_hint"), p.Get("prompt")
 	ps.MaxAge, ps.UILocales, ps.ACRValues = p.Get("max_age"), p.Get("ui_locales"), p.Get("acr_values")
@@ -115,12 +114,12 @@ func (ps *Parameters) Read(p oauth2.Parameters) error {
 	return nil
 }
 
-// Prompts reports whether prompt has a word.
+// Prompts reports whether prompt contains a word.
 func (ps *Parameters) Prompts(word string) bool {
 	return slices.Contains(strings.Fields(ps.Prompt), word)
 }
 
-// RestrictTo lets only people with these subs sign in.
+// RestrictTo restricts the sign-in to the given subs.
 func (ps *Parameters) RestrictTo(subjects []any) error {
 	var both []string
 	for _, v := range subjects {
@@ -134,24 +133,24 @@ func (ps *Parameters) RestrictTo(subjects []any) error {
 	return nil
 }
 
-// IsFor reports whether a person may sign in.
+// IsFor reports whether the person with the sub may sign in.
 func (ps *Parameters) IsFor(subject string) bool {
 	return ps.Subjects == nil || slices.Contains(ps.Subjects, subject)
 }
 
-// freshEnough reports whether a sign-in of an age is recent enough for the client.
+// freshEnough reports whether a sign-in of the given age is recent enough.
 func (ps *Parameters) freshEnough(age time.Duration) bool {
 	return !ps.TooOld(age, 0) && !ps.Prompts("login") && !ps.Anew
 }
 
-// TooOld reports whether a sign-in of an age is older than max_age and than least.
+// TooOld reports whether the age of a sign-in exceeds both max_age and least.
 func (ps *Parameters) TooOld(age, least time.Duration) bool {
 	seconds, err := strconv.Atoi(ps.MaxAge)
 	return err == nil && age > max(time.Duration(seconds)*time.Second, least)
 }
 
-// WantACR reads a request for the claim acr (OpenID Connect Core §5.5.1.1) by its values: an
-// essential one must be met, any other is as good as acr_values.
+// WantACR handles a request for the claim acr (OpenID Connect Core §5.5.1.1): essential values are
+// required, others are treated like acr_values.
 func (ps *Parameters) WantACR(values []any, essential bool) error {
 	var words []string
 	for _, v := range values {
@@ -171,7 +170,7 @@ func (ps *Parameters) WantACR(values []any, essential bool) error {
 	return nil
 }
 
-// weakestACR returns the weakest class of those that are known, or "".
+// weakestACR returns the weakest known class, or "".
 func weakestACR(words []string) string {
 	i := slices.IndexFunc(oauth2.ACRValues, func(class string) bool { return slices.Contains(words, class) })
 	if i < 0 {
@@ -180,28 +179,28 @@ func weakestACR(words []string) string {
 	return oauth2.ACRValues[i]
 }
 
-// visitPrefix begins the Query of a sign-in for a page of the gateway. No query of a client's can
-// hold it.
+// visitPrefix is the prefix of Query for pages of the gateway. A client's query cannot contain it.
 const visitPrefix = "\x00account?"
 
-// A Target is a page of the gateway for people who are signed in. Others are redirected to the sign-in page, with the name of
-// the target as the parameter to.
+// A Target is a page of the gateway that requires a sign-in. Without a session the browser is
+// redirected to the sign-in page, with the target's name as the parameter to.
 type Target struct {
-	Path  string // of the page
-	Title string // of the page, shown at the sign-in. Default: the person's account.
-	Keep  string // parameter of the page that outlives the sign-in, or ""
-	ACR   string // the least authentication context class that the page requires, or ""
+	Path  string // path of the page
+	Title string // title shown at the sign-in; default: the user's account
+	Keep  string // parameter of the page to preserve, or ""
+	ACR   string // minimum authentication class of the page, or ""
 }
 
-// visits are sign-ins for pages of the gateway. They wait, sealed, where those of apps do; there is no redirect URI to answer to.
+// visits handles sign-ins for pages of the gateway. Pending requests are sealed like those of apps, but have no
+// redirect URI.
 type visits struct {
 	frame   *Frame
 	stepUp  *StepUp
 	targets map[string]Target
 }
 
-// read makes the request of a page, with max_age and acr_values as in an authorization request. It
-// is for the page that the parameter to names, or else for the account page or a part of it.
+// read parses the request of a page, with max_age and acr_values as in an authorization request.
+// The parameter to selects the page; the default is the account page or a part of it.
 func (vs *visits) read(query string) (*Request, error) {
 	p, err := oauth2.QueryParameters(query)
 	if err != nil {
@@ -216,12 +215,12 @@ func (vs *visits) read(query string) (*Request, error) {
 		Query: visitPrefix + p.Keep("acr_values", "login_hint", "max_age", "prompt", "to", "ui_locales", target.Keep),
 	}
 	err = req.How.Read(p)
-	req.How.Prompt = "" // max_age says all
+	req.How.Prompt = "" // prompt is ignored; max_age is sufficient
 	req.Purpose = visit{visits: vs, request: req}
 	return req, err
 }
 
-// address is that of a page, with one parameter if that has a value.
+// address returns the URL of a page, with one parameter unless its value is empty.
 func address(path, name string, p oauth2.Parameters) string {
 	if value := p.Get(name); name != "" && value != "" {
 		return path + "?" + url.Values{name: {value}}.Encode()
@@ -229,7 +228,7 @@ func address(path, name string, p oauth2.Parameters) string {
 	return path
 }
 
-// visit opens a page for who has signed in.
+// visit opens a page after the sign-in.
 type visit struct {
 	visits  *visits
 	request *Request
@@ -247,7 +246,7 @@ func (v visit) Continue(w http.ResponseWriter, r *http.Request, signedIn *sessio
 	endpoint.Redirect(w, http.StatusSeeOther, v.request.To.Address)
 }
 
-// Refuse implements [Purpose]: there is no app that made a mistake.
+// Refuse implements [Purpose]. It shows the error on a page, because no app is involved.
 func (v visit) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	if e.Personal || e.Code == "server_error" {
@@ -260,7 +259,7 @@ func (v visit) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	})
 }
 
-// reopener makes requests again of what browsers kept: the configuration may have changed since.
+// reopener recreates requests stored by browsers, because the configuration may have changed.
 type reopener struct {
 	frame  *Frame
 	visits *visits
@@ -283,9 +282,8 @@ func (o *reopener) unseal(r *http.Request, sealed string) (*Request, error) {
 	return o.reopen(r.Context(), query)
 }
 
-// provider returns the provider to use without asking the person: the one that the request
-// names, that of the hinted address, or the only way to sign in. It returns nil if the person
-// has to choose.
+// provider returns the provider to use without asking the person: the requested one, the one of the
+// hinted address, or the only sign-in method. It returns nil if the person has to choose.
 func (req *Request) provider(ways people.Ways) *people.Provider {
 	if req.How.IdentityProvider == people.Local {
 		return nil
@@ -304,14 +302,14 @@ func (req *Request) provider(ways people.Ways) *people.Provider {
 	return nil
 }
 
-// hasOther reports whether the client and the request allow another way than a provider.
+// hasOther reports whether client and request permit a sign-in method other than the provider.
 func (req *Request) hasOther(ways people.Ways, p *people.Provider) bool {
 	other := slices.ContainsFunc(ways.Providers, func(other *people.Provider) bool { return other != p })
 	return req.How.IdentityProvider == "" && !req.How.Prompts("none") && (ways.Local || other)
 }
 
-// checkWays returns an error if nobody can sign in: there is no way to, or the client allows
-// no page and there is no provider to go to.
+// checkWays returns an error if sign-in is impossible: no sign-in method exists, or the request
+// forbids pages and determines no provider.
 func (req *Request) checkWays(ways people.Ways, p *people.Provider) error {
 	switch {
 	case !ways.Local && len(ways.Providers) == 0:
@@ -322,13 +320,12 @@ func (req *Request) checkWays(ways people.Ways, p *people.Provider) error {
 	return nil
 }
 
-// accepts reports whether a sign-in satisfies the request: the client allows its way, and
-// person, provider and time are as requested.
+// accepts reports whether a session satisfies the request: its method, person, provider and age.
 func (req *Request) accepts(ways people.Ways, signedIn *session.SignedIn) bool {
 	return req.permits(ways, signedIn) && req.How.freshEnough(signedIn.Age) && req.How.IsFor(signedIn.User.ID)
 }
 
-// permits reports whether client and request allow the way that somebody signed in.
+// permits reports whether client and request permit the session's sign-in method.
 func (req *Request) permits(ways people.Ways, signedIn *session.SignedIn) bool {
 	return ways.Has(signedIn.Provider) && (req.How.IdentityProvider == "" || req.How.IdentityProvider == signedIn.Way())
 }

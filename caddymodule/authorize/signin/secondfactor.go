@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// secondFactor asks for the second factor of those who have one.
+// secondFactor requests the second factor from people who have enrolled one.
 type secondFactor struct {
 	frame    *Frame
 	requests *reopener
@@ -31,8 +31,8 @@ type secondFactor struct {
 	start    *starter
 }
 
-// begin continues after the first factor: it asks for the second, or starts the session if
-// there is none. With prompt=none there is no page to ask on (OpenID Connect Core §3.1.2.1).
+// begin continues after the first factor: it requests the second factor, or starts the session if
+// none is enrolled. prompt=none forbids the page (OpenID Connect Core §3.1.2.1).
 func (f *secondFactor) begin(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, session session.Session) {
 	audit.NoteAuthenticated(r.Context())
 	held, err := f.factors.Of(r.Context(), user)
@@ -54,7 +54,7 @@ func (f *secondFactor) begin(w http.ResponseWriter, r *http.Request, req *Reques
 	f.pending.redirect(w, r, req, pendingSecondFactor{Session: session, Query: req.Query})
 }
 
-// readPending reads a pending second factor, and checks what may have changed since.
+// readPending reads a pending second factor and rechecks the account and session.
 func (f *secondFactor) readPending(r *http.Request, sealed string) (*pendingSecondFactor, error) {
 	pending, err := f.pending.open(r, sealed)
 	if err != nil {
@@ -90,7 +90,7 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 	}
 }
 
-// show shows the page, with what the person can answer by.
+// show shows the page with the person's available factors.
 func (f *secondFactor) show(w http.ResponseWriter, r *http.Request, status int, pending *pendingSecondFactor, data page.SecondFactor) {
 	held, err := f.factors.Of(r.Context(), pending.user)
 	data.Factor, data.Code = pending.sealed, !pending.PasskeyOnly
@@ -108,13 +108,13 @@ func (f *secondFactor) show(w http.ResponseWriter, r *http.Request, status int, 
 	f.frame.Show(w, r, pending.req, page.View{Template: "secondfactor", Status: status, Script: passkeyScript(data.Passkey), Data: data})
 }
 
-// proof is a right second factor.
+// proof is a verified second factor.
 type proof struct {
-	amr     []string                  // how it was proved (RFC 8176)
-	release func(ctx context.Context) // lets it be used again, if the sign-in fails through our fault
+	amr     []string                  // methods (RFC 8176)
+	release func(ctx context.Context) // makes the factor usable again after an internal error
 }
 
-// prove checks the answer.
+// prove verifies the submitted factor.
 func (f *secondFactor) prove(r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) (proof, error) {
 	switch {
 	case p.Get("assertion") != "" && f.factors.Passkeys != nil:
@@ -149,7 +149,7 @@ func (f *secondFactor) submit(w http.ResponseWriter, r *http.Request, pending *p
 	case errors.Is(err, factor.ErrPasskey):
 		f.frame.Trail.Record(r.Context(), event)
 		f.show(w, r, http.StatusForbidden, pending, page.SecondFactor{WrongPasskey: true})
-	case errors.Is(err, context.Canceled): // the browser has disconnected
+	case errors.Is(err, context.Canceled): // browser has disconnected
 	case err != nil:
 		pending.req.Purpose.Refuse(w, r, err)
 	default:
@@ -157,7 +157,7 @@ func (f *secondFactor) submit(w http.ResponseWriter, r *http.Request, pending *p
 	}
 }
 
-// finish starts the session, or steps it up.
+// finish starts the session or steps it up.
 func (f *secondFactor) finish(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, right proof) {
 	for _, method := range append(right.amr, "mfa") {
 		if !slices.Contains(pending.Session.AMR, method) {
@@ -171,8 +171,8 @@ func (f *secondFactor) finish(w http.ResponseWriter, r *http.Request, pending *p
 	}
 }
 
-// stillSignedIn reports whether the session that is to be stepped up is still this browser's, and
-// reads it: the further factor alone signs nobody in.
+// stillSignedIn reads the session to step up and reports whether the browser still has it, because
+// a further factor alone is not a sign-in.
 func (f *secondFactor) stillSignedIn(r *http.Request, pending *pendingSecondFactor) (bool, error) {
 	if pending.SID == "" {
 		return true, nil
@@ -186,45 +186,44 @@ func (f *secondFactor) stillSignedIn(r *http.Request, pending *pendingSecondFact
 }
 
 const (
-	// secondFactorLifetime is how long the page for the second factor can be used.
+	// secondFactorLifetime is the lifetime of the page for the second factor.
 	secondFactorLifetime = 5 * time.Minute
 
-	// maxUsedFactors is how many completed sign-ins of one person are remembered.
+	// maxUsedFactors is the number of completed sign-ins remembered per person.
 	maxUsedFactors = 200
 
-	// maxPendingFactor bounds a pending second factor in bytes, which are in an address.
+	// maxPendingFactor limits a pending second factor in bytes, because it is part of a URL.
 	maxPendingFactor = 10 << 10
 )
 
 var errCodeTooLate = oauth2.StartAgain("This sign-in took too long, was started in another browser, or is already over. Go back to the app and sign in from there again.")
 
-// pendingSecondFactor is a sign-in after its first factor. It is no session, and no other
-// endpoint knows it. The browser keeps it, sealed, so that one that is never completed takes no
-// memory here.
+// pendingSecondFactor is a sign-in after the first factor. It is not a session and is accepted by
+// no other endpoint. The browser stores it sealed, so that abandoned sign-ins use no memory.
 type pendingSecondFactor struct {
 	ID          string          `json:"id"`
-	Session     session.Session `json:"session"`       // to be started
-	SID         string          `json:"sid,omitempty"` // of the session to step up instead, if there is one already
-	PasskeyOnly bool            `json:"passkey_only"`  // a code will not do
-	Query       string          `json:"query"`         // of the authorization request
+	Session     session.Session `json:"session"`       // session to start
+	SID         string          `json:"sid,omitempty"` // sid of the existing session to step up instead
+	PasskeyOnly bool            `json:"passkey_only"`  // codes are not accepted
+	Query       string          `json:"query"`         // query of the authorization request
 
 	sealed string
 	user   *people.User
 	req    *Request
 }
 
-// usedKey is the key of the entry that says that a sign-in was completed.
+// usedKey returns the key that marks the sign-in as completed.
 func (p *pendingSecondFactor) usedKey() string { return store.Key("factor-used", p.ID) }
 
-// pendingFactors seals pending second factors, and remembers the completed ones.
+// pendingFactors seals pending second factors and records completed ones.
 type pendingFactors struct {
 	frame *Frame
 	store store.Store
 	used  *store.Latest
 }
 
-// redirect sends the browser to the page for the second factor. It drops the provider's ID token if that would make the
-// address too long: it is only a hint for signing out there.
+// redirect redirects the browser to the page for the second factor. The provider's ID token is
+// dropped if the URL would become too long, because it is only a hint for logout.
 func (ps *pendingFactors) redirect(w http.ResponseWriter, r *http.Request, req *Request, pending pendingSecondFactor) {
 	pending.ID = oauth2.RandomToken()
 	if len(pending.Session.UpstreamIDToken)+len(pending.Session.RefreshToken)+len(pending.Session.AccessToken)+len(pending.Query) > maxPendingFactor {
@@ -234,7 +233,7 @@ func (ps *pendingFactors) redirect(w http.ResponseWriter, r *http.Request, req *
 	ps.frame.redirectSealed(w, r, req, http.StatusSeeOther, endpoint.Login+"?factor=", sealed, err)
 }
 
-// open opens what redirect sealed for this browser, unless it was completed.
+// open unseals a pending second factor of this browser, unless it was completed.
 func (ps *pendingFactors) open(r *http.Request, sealed string) (*pendingSecondFactor, error) {
 	pending := &pendingSecondFactor{sealed: sealed}
 	if err := ps.frame.Sealer.UnsealJSON(r, "factor", sealed, secondFactorLifetime, errCodeTooLate, pending); err != nil {
@@ -249,7 +248,7 @@ func (ps *pendingFactors) open(r *http.Request, sealed string) (*pendingSecondFa
 	return pending, nil
 }
 
-// completing returns what completes a sign-in.
+// completing returns the single use that completes a sign-in.
 func (ps *pendingFactors) completing(pending *pendingSecondFactor, after func() error) *Once {
 	return &Once{
 		Store: ps.store, Before: ps.used.Adding(pending.user.ID, pending.usedKey()), After: after,
@@ -259,7 +258,7 @@ func (ps *pendingFactors) completing(pending *pendingSecondFactor, after func() 
 
 var errUnmet = &oauth2.Error{Code: "unmet_authentication_requirements", Description: "the person has no factor that the client requires"}
 
-// StepUp asks people who are signed in for a further factor.
+// StepUp requests further factors from signed-in people.
 type StepUp struct {
 	frame    *Frame
 	pending  *pendingFactors
@@ -268,9 +267,9 @@ type StepUp struct {
 	accounts *people.Accounts
 }
 
-// Needed reports whether a further factor is needed, and then asks for it, or refuses. The
-// acr_values are asked for only once: they need not be met (OpenID Connect Core §3.1.2.1). A
-// session of before the person had a second factor gives nothing more without one, but for that in which they set it up.
+// Needed requests a further factor if required, or rejects the request, and reports whether it has responded.
+// acr_values are requested only once and need not be met (OpenID Connect Core §3.1.2.1). A session from before the
+// second factor was enrolled is not accepted without it, except the session in which it was enrolled.
 func (s *StepUp) Needed(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
 	required, asked := req.requiredACR(), weakestACR(strings.Fields(req.How.ACRValues))
 	has := func(class string) bool { return class == "" || oauth2.MeetsACR(signedIn.ACR(), class) }
@@ -304,9 +303,9 @@ func (s *StepUp) Needed(w http.ResponseWriter, r *http.Request, req *Request, si
 	return true
 }
 
-// providerMay reports whether a person's identity provider may show what they lack here: what is
-// required, or what is only asked for, if the provider has a word for it. Who just came from there
-// is not sent again.
+// providerMay reports whether the person's identity provider may supply a factor that the person
+// cannot supply here: a required one, or a merely requested one if the provider has an acr value
+// for it. After a sign-in there, the person is not redirected again.
 func (s *StepUp) providerMay(req *Request, signedIn *session.SignedIn, lacksRequired, lacksAsked bool) bool {
 	p := s.accounts.Providers[signedIn.Provider]
 	switch {
@@ -324,8 +323,8 @@ func (s *StepUp) refuse(w http.ResponseWriter, r *http.Request, req *Request, si
 	req.Purpose.Refuse(w, r, err)
 }
 
-// ask sends the browser to the page for the second factor. The session is kept as it is
-// until that was right.
+// ask redirects the browser to the page for the second factor. The session is unchanged until the
+// factor has been verified.
 func (s *StepUp) ask(w http.ResponseWriter, r *http.Request, req *Request, passkeyOnly bool) {
 	stored, err := s.sessions.Stored(r)
 	if err == nil && stored == nil {

@@ -68,7 +68,7 @@ func TestSecondFactorPage(t *testing.T) {
 	}
 }
 
-// Half a sign-in is none: no endpoint takes it for a session (CVE-2026-32246).
+// A sign-in without the second factor is not accepted as a session by any endpoint (CVE-2026-32246).
 func TestSecondFactorIsNotSkipped(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithTOTP))
@@ -84,8 +84,8 @@ func TestSecondFactorIsNotSkipped(t *testing.T) {
 	authorizetest.WantStatus(t, b.Get("/oauth2/login?request="+factor), http.StatusBadRequest, "as a request")
 }
 
-// The page is for the browser, the minutes and the configuration in which the
-// password was right, and leads to one session.
+// The page is bound to the browser, its lifetime and the account's configuration, and starts at
+// most one session.
 func TestSecondFactorIsBound(t *testing.T) {
 	t.Parallel()
 	var sameStore *store.Memory
@@ -130,8 +130,8 @@ func TestSecondFactorIsBound(t *testing.T) {
 	}
 }
 
-// A code counts once, also in another sign-in, after a restart, and of twenty
-// that come at one moment (RFC 6238 §5.2).
+// A code is accepted once, across sign-ins, restarts and twenty concurrent requests (RFC 6238
+// §5.2).
 func TestCodeCountsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,8 +163,8 @@ func TestCodeCountsOnce(t *testing.T) {
 	})
 }
 
-// Nor does a code of a step before that of the last that counted: who looked over a
-// shoulder has no use for one that was passed over (RFC 6238 §5.2).
+// A code of an earlier time step than the last accepted code is rejected, so that an observed but
+// unused code is worthless (RFC 6238 §5.2).
 func TestEarlierCodeDoesNotCount(t *testing.T) {
 	t.Parallel()
 	steps := func(n time.Duration) string {
@@ -172,7 +172,7 @@ func TestEarlierCodeDoesNotCount(t *testing.T) {
 	}
 	tests := []struct {
 		name        string
-		first, then time.Duration // steps from now
+		first, then time.Duration // time steps from now
 		want        int
 	}{
 		{"the step before", 0, -1, http.StatusForbidden},
@@ -194,8 +194,8 @@ func TestEarlierCodeDoesNotCount(t *testing.T) {
 	}
 }
 
-// Codes cannot be tried without end, not by beginning anew either, and a right
-// password in between is no help.
+// Code attempts are limited. Restarting the sign-in or a correct password in between does not reset
+// the limit.
 func TestCodesAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestCodesAreCounted(t *testing.T) {
 	})
 }
 
-// A provider that signs a linked user in is no way around their second factor.
+// A sign-in through a provider does not bypass the second factor of a linked user.
 func TestSecondFactorOfLinkedUser(t *testing.T) {
 	t.Parallel()
 	linked := func(secret string) *authorizetest.Browser {
@@ -245,7 +245,7 @@ func TestSecondFactorOfLinkedUser(t *testing.T) {
 	}
 }
 
-// The ID token says how the person signed in, also when the session answers.
+// amr in the ID token lists the methods of the sign-in, including with an existing session.
 func TestAMR(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -278,7 +278,7 @@ func TestAMR(t *testing.T) {
 	}
 }
 
-// Giving a user a second factor ends the sessions that were begun without.
+// Configuring a second factor for a user ends sessions that started without one.
 func TestSecondFactorEndsSessionsWithout(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
@@ -297,8 +297,8 @@ func TestSecondFactorOfConfiguration(t *testing.T) {
 	}
 }
 
-// The page for the second factor leads to one session: once signed out, the other factor alone
-// is not enough.
+// The page for the second factor starts one session only. After logout, the second factor alone is
+// not sufficient.
 func TestCompletedSecondFactorIsOver(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithTOTP))
@@ -315,8 +315,8 @@ func requiring(acr string) func(*authorize.Config) {
 	return func(c *authorize.Config) { c.Clients[0].ACR = acr }
 }
 
-// asks reports what a request of somebody who is signed in leads to: a code, an error, or a
-// page for a further factor.
+// asks returns the outcome of a request with a session: a code, an error, or a page for a further
+// factor.
 func asks(t *testing.T, b *authorizetest.Browser, change url.Values) string {
 	t.Helper()
 	u, err := b.Authorize(authorizetest.Request(change)).Location()
@@ -331,13 +331,13 @@ func asks(t *testing.T, b *authorizetest.Browser, change url.Values) string {
 	return u.Query().Get("error")
 }
 
-// Who signed in with less than is asked for proves the rest, and not all again.
+// A session with too few factors requires the missing factor only.
 func TestStepUp(t *testing.T) {
 	t.Parallel()
 	essential := url.Values{"claims": {`{"id_token":{"acr":{"essential":true,"values":["mfa","phr"]}}}`}}
 	for name, tt := range map[string]struct {
-		required string // of the client
-		app      bool   // that the person has enrolled
+		required string // class required by the client
+		app      bool   // whether the person has enrolled an authenticator app
 		change   url.Values
 		want     string
 	}{
@@ -386,7 +386,7 @@ func TestStepUpByCode(t *testing.T) {
 	})
 }
 
-// For a client that requires a passkey, no code will do.
+// If a client requires a passkey, codes are not accepted.
 func TestStepUpByPasskeyAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -404,7 +404,7 @@ func TestStepUpByPasskeyAlone(t *testing.T) {
 	})
 }
 
-// A further factor alone signs nobody in: the session must still be there.
+// A further factor without its session is not a sign-in.
 func TestStepUpNeedsItsSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -427,7 +427,7 @@ func TestStepUpNeedsItsSession(t *testing.T) {
 	})
 }
 
-// A refresh token of before the client required more is of no use.
+// Refresh tokens from before the client's stricter requirement are rejected.
 func TestRequiredACREndsGrants(t *testing.T) {
 	t.Parallel()
 	c := authorizetest.Config()
@@ -439,7 +439,7 @@ func TestRequiredACREndsGrants(t *testing.T) {
 	authorizetest.Equal(t, authorizetest.NewBrowser(t, server("mfa")).Refresh(tokens.Refresh, nil).Error, "invalid_grant")
 }
 
-// What a provider says of two factors counts.
+// A provider's multi-factor amr is accepted.
 func TestACROfProvider(t *testing.T) {
 	t.Parallel()
 	for amr, want := range map[string]string{"mfa": "mfa", "pwd": "sfa"} {
@@ -451,8 +451,8 @@ func TestACROfProvider(t *testing.T) {
 	}
 }
 
-// Whoever knows the password alone opened forms before the owner set up a second factor: they add, replace and remove
-// nothing after it.
+// Forms opened by an attacker with the password, before the owner enrolled a second factor, cannot
+// add, replace or remove factors afterwards.
 func TestFactorIsNotOutrun(t *testing.T) {
 	t.Parallel()
 	passkey := func(t *testing.T, b *authorizetest.Browser) url.Values {
@@ -505,13 +505,13 @@ func TestFactorIsNotOutrun(t *testing.T) {
 
 var factorShown = regexp.MustCompile(`value="(?:remove|rename)_[a-z]+"|\d+ codes? (?:is|are) left`)
 
-// factorsShown is what of the account page tells of factors.
+// factorsShown returns the factors listed on the account page.
 func factorsShown(b *authorizetest.Browser) string {
 	return strings.Join(factorShown.FindAllString(authorizetest.AccountPage(b, ""), -1), " ")
 }
 
-// A session of before the person had a second factor gives nothing more without it, by no page that was left open either.
-// The one in which it was set up goes on.
+// A session from before the second factor was enrolled is not accepted without it, not even on
+// pages left open. The session in which it was enrolled continues.
 func TestSessionOfBeforeTheFactor(t *testing.T) {
 	t.Parallel()
 	leadsToFactor := func(r *http.Response) bool {
@@ -557,7 +557,7 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 	}
 }
 
-// gold is a provider that says gold of two factors, and then signs in by each of these acr.
+// gold is a provider whose acr for two factors is gold. acr lists the values of successive sign-ins.
 func gold(t *testing.T, acr ...string) *providertest.Provider {
 	t.Helper()
 	return providertest.Start(t, func(s *providertest.Settings) {
@@ -568,7 +568,7 @@ func gold(t *testing.T, acr ...string) *providertest.Provider {
 	})
 }
 
-// golden makes a client require a class, at a provider whose gold is mapped.
+// golden configures a client to require a class, and maps the provider's gold.
 func golden(required string) func(*people.IdentityProvider, *authorize.Config) {
 	return func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.ACRMap = map[string]string{"gold": "mfa"}
@@ -578,17 +578,17 @@ func golden(required string) func(*people.IdentityProvider, *authorize.Config) {
 
 const essentialGold = `{"id_token":{"acr":{"essential":true,"value":"gold"}}}`
 
-// The class that is demanded goes to the provider in its words, and as an essential claim if it must
-// be met; what does not reach it is refused.
+// The required class is sent to the provider in its own acr values, as an essential claim if
+// required. Sign-ins below a required class are rejected.
 func TestProviderIsAskedForClass(t *testing.T) {
 	t.Parallel()
 	essential := url.Values{"claims": {`{"id_token":{"acr":{"essential":true,"value":"mfa"}}}`}}
 	for name, tt := range map[string]struct {
 		required  string
 		change    url.Values
-		acr       string // that the provider says
+		acr       string // acr returned by the provider
 		wantError string
-		values    string // asked of the provider
+		values    string // acr_values sent to the provider
 		claims    string
 	}{
 		"nothing":                    {"", nil, "silver", "", "", ""},
@@ -615,7 +615,7 @@ func TestProviderIsAskedForClass(t *testing.T) {
 	}
 }
 
-// A session with less than is demanded goes to the provider again, and not in circles.
+// A session below the requested class is redirected to the provider, at most once.
 func TestStepUpAtProvider(t *testing.T) {
 	t.Parallel()
 	asked := url.Values{"acr_values": {"mfa"}}
@@ -624,7 +624,7 @@ func TestStepUpAtProvider(t *testing.T) {
 		change   url.Values
 		acr      string // at the second sign-in
 		want     string
-		times    int // at the provider
+		times    int // requests at the provider
 	}{
 		"met":                               {"mfa", nil, "gold", "", 2},
 		"not met":                           {"mfa", nil, "silver", "unmet_authentication_requirements", 2},

@@ -20,31 +20,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Config is what [New] needs.
+// Config configures [New].
 type Config struct {
-	Responder *endpoint.Responder // writes answers and errors
-	Frame     *Frame              // shows pages
-	Store     store.Store         // remembers what was used
-	Limiter   *lockout.Limiter    // counts wrong passwords and codes
-	Accounts  *people.Accounts    // who may sign in
-	Factors   *factor.Factors     // what else people prove themselves by
-	Sessions  *session.Sessions   // who is signed in
+	Responder *endpoint.Responder // responses and errors
+	Frame     *Frame              // pages
+	Store     store.Store         // store for used values
+	Limiter   *lockout.Limiter    // throttling of wrong passwords and codes
+	Accounts  *people.Accounts    // people who may sign in
+	Factors   *factor.Factors     // second factors and passkeys
+	Sessions  *session.Sessions   // browser sessions
 
-	// Targets are the pages that require a sign-in, by name, in addition to the account page.
+	// Targets are further pages that require a sign-in, by name, besides the account page.
 	Targets map[string]Target
 
-	// Reopen makes an app's request again of its Query. If it returns none, its error is for the
-	// person.
+	// Reopen recreates an app's request from its Query. Without a request, the error is shown to
+	// the person.
 	Reopen func(ctx context.Context, query string) (*Request, error)
 }
 
 // SignIn signs people in.
 type SignIn struct {
-	StepUp  *StepUp  // asks people who are signed in for a further factor
-	Lasting *Lasting // asks providers for what outlives the person's session there
-	Renewal *Renewal // confirms sessions with providers that issue no refresh tokens
+	StepUp  *StepUp  // requests further factors from signed-in people
+	Lasting *Lasting // requests long-lived refresh tokens from providers
+	Renewal *Renewal // renews sessions at providers without refresh tokens
 
-	// Endpoints are the sign-in page, and where each identity provider is begun and answers, by path.
+	// Endpoints contains the sign-in page and the start and callback of each identity provider, by path.
 	Endpoints map[string]http.Handler
 
 	accounts *people.Accounts
@@ -55,7 +55,7 @@ type SignIn struct {
 	other    *accountSwitch
 }
 
-// New returns the sign-in of a configuration.
+// New creates a SignIn from a configuration.
 func New(c Config) *SignIn {
 	pending := &pendingFactors{frame: c.Frame, store: c.Store, used: store.NewLatest(maxUsedFactors, secondFactorLifetime)}
 	stepUp := &StepUp{frame: c.Frame, pending: pending, factors: c.Factors, sessions: c.Sessions, accounts: c.Accounts}
@@ -86,7 +86,7 @@ func New(c Config) *SignIn {
 	return s
 }
 
-// serve is the sign-in page. Without a request of an app's, people sign in for a page of the
+// serve handles the sign-in page. Without an app's request, people sign in for a page of the
 // gateway.
 func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
@@ -113,7 +113,7 @@ func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Current returns who is signed in, if their sign-in satisfies the request; otherwise nil.
+// Current returns the signed-in person if the session satisfies the request; otherwise nil.
 func (s *SignIn) Current(r *http.Request, req *Request) (*session.SignedIn, error) {
 	signedIn, err := s.sessions.Current(r)
 	if err != nil || signedIn == nil || !req.accepts(s.accounts.Ways(req.To.Providers), signedIn) {
@@ -122,13 +122,13 @@ func (s *SignIn) Current(r *http.Request, req *Request) (*session.SignedIn, erro
 	return signedIn, nil
 }
 
-// Begin sends the browser to the sign-in page, or to the identity provider if there is no choice.
+// Begin redirects the browser to the sign-in page, or directly to the only identity provider.
 func (s *SignIn) Begin(w http.ResponseWriter, r *http.Request, req *Request) {
 	s.begin(w, r, req, nil)
 }
 
-// IsForAnother returns who is signed in by an identity provider in this browser if a request is for somebody else, who
-// would sign in there too; otherwise nil.
+// IsForAnother returns the signed-in person of an identity provider if the request is for another
+// person, who would sign in at the same provider; otherwise nil.
 func (s *SignIn) IsForAnother(r *http.Request, req *Request) (*session.SignedIn, error) {
 	if req.How.Prompts("none") || req.How.LoginHint == "" && req.How.Subjects == nil {
 		return nil, nil
@@ -143,13 +143,14 @@ func (s *SignIn) IsForAnother(r *http.Request, req *Request) (*session.SignedIn,
 	return current, nil
 }
 
-// BeginAgain has the person who is signed in sign in again, whoever the request is for.
+// BeginAgain starts a new sign-in of the signed-in person, regardless of login_hint.
 func (s *SignIn) BeginAgain(w http.ResponseWriter, r *http.Request, req *Request) {
 	s.begin(w, r, req, url.Values{"login_hint": {""}})
 }
 
-// BeginAsAnother has somebody else sign in than who is signed in in this browser. That person is signed out at their identity
-// provider first, and here; if the provider has no end_session_endpoint, it is only asked for another account.
+// BeginAsAnother starts a sign-in of another person. The signed-in person is first signed out at the identity
+// provider and here. Without an end_session_endpoint, the provider is only asked to let the person select another
+// account.
 func (s *SignIn) BeginAsAnother(w http.ResponseWriter, r *http.Request, req *Request, current *session.SignedIn) {
 	hint := req.How.LoginHint
 	if isNamed(current, hint) {
@@ -158,7 +159,7 @@ func (s *SignIn) BeginAsAnother(w http.ResponseWriter, r *http.Request, req *Req
 	s.begin(w, r, req, url.Values{otherAccount: {""}, "login_hint": {hint}})
 }
 
-// begin sends the browser to where people sign in, with further parameters.
+// begin redirects the browser to the sign-in with further parameters.
 func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q url.Values) {
 	next, err := s.page.address(w, r, req, q)
 	if err == nil {
@@ -174,21 +175,21 @@ func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q u
 	endpoint.Redirect(w, http.StatusFound, next)
 }
 
-// EndSessionEndpoint is where [SignIn.BeginAsAnother] sends the browser first, for the policy of a form; "" if nowhere.
+// EndSessionEndpoint returns the URL to which [SignIn.BeginAsAnother] redirects first, for a form's CSP; "" for none.
 func (s *SignIn) EndSessionEndpoint(r *http.Request, current *session.SignedIn) (address string) {
 	if p := s.accounts.Providers[current.Provider]; p != nil {
-		address, _ = p.Client.EndSessionURL(r.Context(), "", "", "") // asked again when the button is pressed
+		address, _ = p.Client.EndSessionURL(r.Context(), "", "", "") // determined again when the button is pressed
 	}
 	return address
 }
 
-// starter starts the sessions of people who proved who they are.
+// starter starts sessions of authenticated people.
 type starter struct {
 	trail    *audit.Recorder
 	sessions *session.Sessions
 }
 
-// session starts a session, and goes on.
+// session starts a session and continues the request.
 func (s *starter) session(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, begun session.Session) {
 	signedIn, err := s.sessions.Start(w, r, user, begun)
 	s.trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: user.ID, Person: begun.Upstream(), Err: err})
@@ -200,41 +201,40 @@ func (s *starter) session(w http.ResponseWriter, r *http.Request, req *Request, 
 	req.Purpose.Continue(w, r, signedIn)
 }
 
-// PageLifetime is how long a page can be used. It holds no secret, but one left open should
-// not lead into an app that has long forgotten its request.
+// PageLifetime is the lifetime of a page. Pages contain no secrets, but a page left open should not
+// lead to an app that has abandoned its request.
 const PageLifetime = time.Hour
 
-// loginPurpose seals requests for the sign-in page.
+// loginPurpose is the sealing purpose of requests for the sign-in page.
 const loginPurpose = "login"
 
-// ErrPageExpired says that a page can no longer be used, or not in this browser.
+// ErrPageExpired means that a page has expired or was opened in another browser.
 var ErrPageExpired = oauth2.StartAgain("This sign-in page is too old, or was opened in another browser. Go back to the app and sign in from there again.")
 
-// ErrDenied says that the person did not want to go on.
+// ErrDenied means that the person denied the request.
 var ErrDenied = &oauth2.Error{Code: "access_denied", Description: "the person did not allow it"}
 
-// Frame shows the pages of requests, and seals what their forms bring back.
+// Frame shows the pages of requests and seals the state of their forms.
 type Frame struct {
-	Site      *page.Site      // what people see
-	Sealer    *browser.Sealer // for this browser alone
-	Trail     *audit.Recorder // of errors
-	Issuers   []string        // of identity providers, which forms may lead to
-	Ancestors string          // who may frame the pages of requests
+	Site      *page.Site      // HTML pages
+	Sealer    *browser.Sealer // seals texts for one browser
+	Trail     *audit.Recorder // audit trail for errors
+	Issuers   []string        // issuers of identity providers, to which forms may lead
+	Ancestors string          // origins that may frame the pages of requests
 }
 
-// Show shows a page for a request. Its forms may lead on to the client or to a provider, and to further addresses.
+// Show shows a page for a request. Its forms may lead to the client, a provider, and further addresses.
 func (f *Frame) Show(w http.ResponseWriter, r *http.Request, req *Request, v page.View, further ...string) {
 	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.How.UILocales, f.FormAction(append(further, req.To.Address)...), f.Ancestors
 	f.Site.Show(w, r, v)
 }
 
-// FormAction is the policy for forms that may lead to addresses, or to a provider.
+// FormAction returns the CSP for forms that may lead to addresses or a provider.
 func (f *Frame) FormAction(addresses ...string) string {
 	return page.FormAction(append(addresses, f.Issuers...)...)
 }
 
-// ShowError shows an error to the person, because there is no redirect URI to send it to. It
-// reflects no input.
+// ShowError shows an error on a page if no redirect URI can receive it. The page reflects no input.
 func (f *Frame) ShowError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	message := page.Message{
@@ -252,7 +252,7 @@ func (f *Frame) ShowError(w http.ResponseWriter, r *http.Request, err error) {
 	f.Site.Show(w, r, page.View{Template: "message", Status: e.HTTPStatus(), Data: message, Policy: page.Policy{Ancestors: f.Ancestors}})
 }
 
-// kindOf is the kind of audit event of an endpoint.
+// kindOf returns the kind of audit event for an endpoint.
 func kindOf(path string) string {
 	switch endpoint.Name(path) {
 	case "login", "callback":
@@ -263,8 +263,8 @@ func kindOf(path string) string {
 	return audit.Authorization
 }
 
-// Failed reports whether there is an error, and sends it: by the purpose of the request, or to the
-// person if there is no request.
+// Failed reports whether err is not nil and sends the error through the request's purpose, or on a
+// page without a request.
 func (f *Frame) Failed(w http.ResponseWriter, r *http.Request, req *Request, err error) bool {
 	switch {
 	case err == nil:
@@ -277,15 +277,15 @@ func (f *Frame) Failed(w http.ResponseWriter, r *http.Request, req *Request, err
 	return true
 }
 
-// RedirectToPage sends the browser to a page with a sealed text: the request, and what the page is
-// bound to beside the browser.
+// RedirectToPage redirects the browser to a page with a sealed text: the request and the values to
+// which the page is bound besides the browser.
 func (f *Frame) RedirectToPage(w http.ResponseWriter, r *http.Request, req *Request, path, purpose, text string) {
 	sealed, err := f.Sealer.Seal(w, r, purpose, text)
 	f.redirectSealed(w, r, req, http.StatusFound, path+"?request=", sealed, err)
 }
 
-// redirectSealed uses the request up, and sends the browser to an address that ends with what was sealed for it, or with an
-// error to the app.
+// redirectSealed uses the request up and redirects the browser to an address with the sealed text,
+// or to the app with an error.
 func (f *Frame) redirectSealed(w http.ResponseWriter, r *http.Request, req *Request, status int, address, sealed string, err error) {
 	if err == nil {
 		err = req.MarkUsed(r.Context())
@@ -297,12 +297,12 @@ func (f *Frame) redirectSealed(w http.ResponseWriter, r *http.Request, req *Requ
 	endpoint.Redirect(w, status, address+url.QueryEscape(sealed))
 }
 
-// Unseal opens a text that was sealed for a page and this browser.
+// Unseal opens a text sealed for a page and this browser.
 func (f *Frame) Unseal(r *http.Request, purpose, sealed string) (string, error) {
 	return f.Sealer.Unseal(r, purpose, sealed, PageLifetime, ErrPageExpired)
 }
 
-// PageParameters reads a page's query or form.
+// PageParameters parses a page's query or form.
 func PageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters, err error) {
 	if r.Method == http.MethodPost {
 		p, err = oauth2.ReadForm(w, r)
@@ -315,16 +315,16 @@ func PageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters
 	return p, p.Check("request", "factor")
 }
 
-// Once is the use of something that may be used only once.
+// Once is the use of a single-use value.
 type Once struct {
-	Store  store.Store   // remembers the use
-	Before []*store.Call // made with Call
-	Call   *store.Call   // that uses it up in the store; nil if nothing is stored
-	Spent  error         // what it means that the call finds it used
-	After  func() error  // what follows in this process; may be nil
+	Store  store.Store   // store of the use
+	Before []*store.Call // calls executed together with Call
+	Call   *store.Call   // call that uses the value up; nil if nothing is stored
+	Spent  error         // error if the value is already used
+	After  func() error  // action in this process afterwards; may be nil
 }
 
-// use makes steps, and uses it up with the last of them.
+// use executes steps and uses the value up in the last one.
 func (o *Once) use(ctx context.Context, steps ...store.Step) error {
 	if o == nil {
 		return store.Do(ctx, steps...)

@@ -94,7 +94,7 @@ func TestSessionRotatesAtSignIn(t *testing.T) {
 	old := b.Cookies["__Host-fhir-session"]
 	fresh := authorizetest.NewBrowser(t, server)
 	login := authorizetest.Location(t, fresh.Authorize(authorizetest.Request(nil))).String()
-	fresh.Cookies["__Host-fhir-session"] = old // fixed there by somebody
+	fresh.Cookies["__Host-fhir-session"] = old // fixed by an attacker
 	sealed := authorizetest.Field(t, authorizetest.Body(t, fresh.Get(login)), "request")
 	fresh.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
 	if fresh.Cookies["__Host-fhir-session"] == old {
@@ -130,8 +130,8 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-// A pending request works in the browser it was begun in, for an hour, and
-// under the configuration of the moment it is used.
+// A pending request is valid for an hour in its browser and is checked against the current
+// configuration.
 func TestPendingRequest(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -182,8 +182,8 @@ func TestSignInWithoutUsers(t *testing.T) {
 	authorizetest.WantError(t, authorizetest.Location(t, b.Authorize(authorizetest.Request(nil))), "access_denied")
 }
 
-// tabs are opened at the very same moment in a browser that has no cookie yet, and
-// get their answers one after the other, all into the same jar.
+// tabs sends concurrent requests in a browser without cookies. The responses arrive one after the
+// other in the same cookie jar.
 func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *authorizetest.Browser, answers []*http.Response) {
 	b = authorizetest.NewBrowser(t, server)
 	for range n {
@@ -194,8 +194,8 @@ func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *authorizet
 	return b, answers
 }
 
-// Each of them leads to the client (RFC 9700 §4.7: the request is bound to the
-// browser, not to the one tab that came last).
+// Each tab's request completes (RFC 9700 §4.7: requests are bound to the browser, not to the latest
+// tab).
 func TestTabsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -226,7 +226,7 @@ func TestTabsAtOnce(t *testing.T) {
 			authorizetest.WantCode(t, authorizetest.Location(t, b.Follow(r)), i)
 		}
 	})
-	// Both are away before either comes back.
+	// Both are at the provider before either returns.
 	t.Run("provider, side by side", func(t *testing.T) {
 		b, answers := tabs(t, server, 2, authorizetest.Request(authorizetest.ByProvider("hospital")))
 		for i, r := range answers {
@@ -238,7 +238,7 @@ func TestTabsAtOnce(t *testing.T) {
 	})
 }
 
-// Whoever has an id gets no other, so that their number stays small.
+// A browser keeps its id, so that the number of ids stays small.
 func TestBrowserIDStays(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -250,7 +250,7 @@ func TestBrowserIDStays(t *testing.T) {
 	}
 }
 
-// Where the browser is sent that asks to sign in.
+// Destination of the browser for each kind of sign-in request.
 func TestWayToSignIn(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -267,7 +267,7 @@ func TestWayToSignIn(t *testing.T) {
 		name   string
 		change []func(*authorize.Config)
 		asked  url.Values
-		path   string // or the error
+		path   string // path or error
 	}{
 		{"users and a provider: the page", nil, nil, "/oauth2/login"},
 		{"no users and one provider: straight there", []func(*authorize.Config){noUsers}, nil, "/oauth2/login/hospital"},
@@ -309,7 +309,7 @@ func TestSignInPageOffersProviders(t *testing.T) {
 	}
 }
 
-// The pages' forms may lead to a client or provider on loopback, and to https.
+// Forms may lead to loopback clients and providers, and to https.
 func TestFormAction(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -325,8 +325,7 @@ func TestFormAction(t *testing.T) {
 	}
 }
 
-// An address of the provider's domain leads there from the page, whatever was
-// typed as a password.
+// Typing an address in the provider's domain leads to the provider, whatever the password.
 func TestTypedAddressLeadsToProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -341,8 +340,8 @@ func TestTypedAddressLeadsToProvider(t *testing.T) {
 	authorizetest.Equal(t, away.Query().Get("login_hint"), "Alice@Hospital.Example")
 }
 
-// A session counts for a client that allows the way it began, and for a request
-// that does not name another.
+// A session is accepted for clients that permit its sign-in method, and for requests that name no
+// other method.
 func TestSessionServesAllowedClients(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -365,7 +364,7 @@ func TestSessionServesAllowedClients(t *testing.T) {
 	}
 }
 
-// The way to a provider that a client does not allow is closed, link or no link.
+// A provider that the client does not allow cannot be used, with or without a link.
 func TestProviderThatClientDoesNotAllow(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -377,8 +376,8 @@ func TestProviderThatClientDoesNotAllow(t *testing.T) {
 	authorizetest.WantError(t, u, "access_denied")
 }
 
-// clinicians is a server that only lets in Bob of two people at a provider, which signs in Alice
-// until somebody asks for another account.
+// clinicians returns a server that admits only Bob. Its provider signs in Alice unless another
+// account is requested.
 func clinicians(t *testing.T, metadata map[string]any, change func(*people.IdentityProvider)) (*providertest.Provider, *authorizetest.Browser) {
 	t.Helper()
 	bob := providertest.Person{Subject: "bob", Claims: map[string]any{"groups": "clinicians"}}
@@ -392,7 +391,7 @@ func clinicians(t *testing.T, metadata map[string]any, change func(*people.Ident
 	}))
 }
 
-// refusedPage is the page that somebody gets who may not sign in.
+// refusedPage returns the page shown to a person who is not admitted.
 func refusedPage(t *testing.T, b *authorizetest.Browser) string {
 	t.Helper()
 	r := b.Follow(b.Authorize(authorizetest.Request(authorizetest.ByProvider("hospital"))))
@@ -400,8 +399,8 @@ func refusedPage(t *testing.T, b *authorizetest.Browser) string {
 	return authorizetest.Body(t, r)
 }
 
-// Whoever may not sign in learns who that is, and does not block the browser for others: the
-// provider signs them out, and somebody else in.
+// A rejected person sees their identity and does not block the browser: they can sign out at the
+// provider, and another person can sign in.
 func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -444,7 +443,7 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 	}
 }
 
-// A provider that signs nobody out is asked for another account at once, with no hint of the first.
+// A provider without logout endpoint is asked to let the person select another account, without a login_hint.
 func TestRefusedPersonWithoutEndSession(t *testing.T) {
 	t.Parallel()
 	p, b := clinicians(t, map[string]any{"end_session_endpoint": nil}, nil)
@@ -460,7 +459,7 @@ func TestRefusedPersonWithoutEndSession(t *testing.T) {
 	authorizetest.Equal(t, last.Get("prompt")+last.Get("login_hint"), "login")
 }
 
-// The app gets its error when the person goes back to it, or at once if it wants no page.
+// The app receives the error when the person returns to it, or at once for prompt=none.
 func TestRefusalReachesApp(t *testing.T) {
 	t.Parallel()
 	_, b := clinicians(t, nil, nil)
@@ -474,7 +473,7 @@ func TestRefusalReachesApp(t *testing.T) {
 	authorizetest.WantError(t, authorizetest.Location(t, r), "access_denied")
 }
 
-// What is sealed for one browser says nothing in another, and nothing that is made up says anything.
+// A page sealed for one browser is rejected in another, as are forged values.
 func TestRefusalIsBound(t *testing.T) {
 	t.Parallel()
 	_, b := clinicians(t, nil, nil)
