@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// askTime bounds a question, and claimTime a claim to ask: long enough to store the answer too,
-	// the last try of which takes storeTime at most.
+	// askTime limits a check, and claimTime a claim to check, which includes storing the result;
+	// the last attempt to store takes storeTime at most.
 	askTime, claimTime, storeTime = 30 * time.Second, time.Minute, 10 * time.Second
 
-	// pause is between two looks at what another gateway asks, and between tries to store an answer.
+	// pause is the time between polls of another gateway's check, and between attempts to store a result.
 	pause = 250 * time.Millisecond
 )
 
-// asker asks providers, and does what follows from their answers.
+// asker checks sign-ins at providers and applies the results.
 type asker struct {
 	records   records
 	providers *providers
@@ -38,14 +38,14 @@ type asker struct {
 	endSignIn func(context.Context, SignIn) error
 }
 
-// question is how a provider is asked.
+// question contains the parameters of a check.
 type question struct {
-	recent time.Duration // how old the last yes may be
-	waits  bool          // for the answer that another gateway gets
+	recent time.Duration // maximum age of the last confirmation
+	waits  bool          // wait for the result of another gateway's check
 	person bool          // the person is active now
 }
 
-// ask asks a provider about a sign-in: nil is a yes, errEnded a no, and anything else an outage.
+// ask checks a sign-in at a provider: nil means confirmed, errEnded denied, and any other error an outage.
 func (a *asker) ask(ctx context.Context, p *people.Provider, name string, q question) error {
 	for {
 		if err := a.providers.silent(p.Key); err != nil {
@@ -68,7 +68,7 @@ func (a *asker) ask(ctx context.Context, p *people.Provider, name string, q ques
 	}
 }
 
-// claim returns a sign-in, and whether this gateway may ask about it now.
+// claim returns a sign-in and reports whether this gateway has claimed the check.
 func (a *asker) claim(ctx context.Context, p *people.Provider, name string, recent time.Duration) (r *record, held bool, err error) {
 	claim := oauth2.RandomToken()
 	r, err = a.records.change(ctx, name, func(r *record) bool {
@@ -85,7 +85,7 @@ func (a *asker) claim(ctx context.Context, p *people.Provider, name string, rece
 	return r, err == nil && r != nil && r.Claim == claim, err
 }
 
-// askAs asks with the claim of a record.
+// askAs performs a check with the record's claim.
 func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record, person bool) error {
 	denied, err := a.consult(ctx, p, r, person)
 	if !denied {
@@ -101,13 +101,13 @@ func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record, person
 		return nil
 	}
 	if err := a.suspended.weigh(ctx, p, doubted, a.witness); err != nil {
-		_, _ = a.doubt(ctx, doubted, "") // else the claim expires
+		_, _ = a.doubt(ctx, doubted, "") // on error the claim expires
 		return err
 	}
 	return a.deny(ctx, doubted)
 }
 
-// doubt notes that the provider denies a sign-in, and who has the claim from now on, unless it was lost meanwhile.
+// doubt records that the provider denies a sign-in, and the new claim, unless the claim was lost meanwhile.
 func (a *asker) doubt(ctx context.Context, claimed *record, claim string) (*record, error) {
 	return a.keep(ctx, claimed, "", func(r *record) {
 		if r.Claim = claim; r.Doubt.IsZero() {
@@ -116,8 +116,9 @@ func (a *asker) doubt(ctx context.Context, claimed *record, claim string) (*reco
 	})
 }
 
-// consult asks with the claim of a record, and reports whether the provider denies the person. Any other answer is stored.
-// Without the person, it does nothing that the provider takes for their activity, if there is another way.
+// consult performs a check with the record's claim and reports whether the provider denies the person. Any other
+// result is stored. If person is false, it avoids requests that count as the person's activity at the provider, where
+// possible.
 func (a *asker) consult(ctx context.Context, p *people.Provider, r *record, person bool) (denied bool, err error) {
 	token, err := a.records.open(ctx, r)
 	if err != nil {
@@ -128,11 +129,11 @@ func (a *asker) consult(ctx context.Context, p *people.Provider, r *record, pers
 	if !r.Expires.IsZero() || !person && r.isIdle() && r.Introspects {
 		return a.introspect(limited, p, r, token)
 	}
-	next := "" // that is not stored yet
+	next := "" // a rotated token not stored yet
 	identity, err := p.Client.Refresh(limited, token, r.Subject, func(rotated string) {
 		soon, cancel := context.WithTimeout(ctx, storeTime)
 		defer cancel()
-		// Before anything else is done: this process may end, or what follows take long.
+		// Store the token first, because this process may end or the following steps may take long.
 		if _, err := a.keep(soon, r, rotated, func(*record) {}); err != nil {
 			next = rotated
 		}
@@ -143,10 +144,10 @@ func (a *asker) consult(ctx context.Context, p *people.Provider, r *record, pers
 	}
 	if err == nil && identity.Claims != nil {
 		accounts := *a.providers.accounts
-		accounts.Logger = slog.New(slog.DiscardHandler) // what is missing was logged at the sign-in
+		accounts.Logger = slog.New(slog.DiscardHandler) // omitted claims were logged at the sign-in
 		var user *people.User
 		user, err = accounts.Admit(limited, p, p.Identity(identity), false)
-		if err == nil && user.ID != r.User { // as whom they would sign in now: nothing would keep this account up to date
+		if err == nil && user.ID != r.User { // a sign-in would now have another sub, so this account would no longer be updated
 			return true, nil
 		}
 		if refused, ok := errors.AsType[*oauth2.Error](err); ok && refused.Code == people.ErrNotAllowed.Code && !errors.Is(err, people.ErrNotForgotten) {
@@ -159,7 +160,8 @@ func (a *asker) consult(ctx context.Context, p *people.Provider, r *record, pers
 	return false, a.answered(ctx, r, next, err)
 }
 
-// introspect is consult by an access token, or a refresh token that is not to be used. From its answer no claim changes.
+// introspect performs the check by introspection of an access token, or of a refresh token that must not be used. It
+// updates no claims.
 func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, token string) (denied bool, err error) {
 	var active bool
 	if r.Expires.IsZero() {
@@ -168,7 +170,7 @@ func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, t
 		active, _, err = p.Client.Introspect(ctx, token)
 	}
 	a.providers.note(p, err)
-	ctx = context.WithoutCancel(ctx) // its time was for the question
+	ctx = context.WithoutCancel(ctx) // the timeout applies to the request only
 	switch {
 	case err != nil, active:
 		return false, a.answered(ctx, r, "", err)
@@ -178,7 +180,7 @@ func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, t
 	return true, nil
 }
 
-// witness is a [witness].
+// witness implements [witness].
 func (a *asker) witness(ctx context.Context, p *people.Provider, name string, since time.Time) error {
 	for ctx.Err() == nil {
 		if err := a.providers.silent(p.Key); err != nil {
@@ -199,7 +201,7 @@ func (a *asker) witness(ctx context.Context, p *people.Provider, name string, si
 			return err
 		case r.Claim == "": // confirmed since
 			return nil
-		case !r.Doubt.IsZero(): // another gateway weighs its denial
+		case !r.Doubt.IsZero(): // another gateway is evaluating its denial
 			return errEnded
 		}
 		time.Sleep(pause)
@@ -207,8 +209,8 @@ func (a *asker) witness(ctx context.Context, p *people.Provider, name string, si
 	return ctx.Err()
 }
 
-// keep stores what came of a question, with the next refresh token, if there is one, unless the claim was lost meanwhile.
-// It returns the record as it is then.
+// keep stores the result of a check and the rotated refresh token, if any, unless the claim was
+// lost meanwhile. It returns the resulting record.
 func (a *asker) keep(ctx context.Context, claimed *record, next string, do func(*record)) (_ *record, err error) {
 	if next != "" {
 		if next, err = a.records.seal(ctx, claimed.name(), next); err != nil {
@@ -217,7 +219,7 @@ func (a *asker) keep(ctx context.Context, claimed *record, next string, do func(
 	}
 	return a.records.change(ctx, claimed.name(), func(r *record) bool {
 		if r.Claim != claimed.Claim {
-			return false // such as by the person, who has signed in again
+			return false // e.g. by a new sign-in of the person
 		}
 		if do(r); next != "" {
 			r.Token = next
@@ -226,8 +228,8 @@ func (a *asker) keep(ctx context.Context, claimed *record, next string, do func(
 	})
 }
 
-// answered stores what came of a question, and returns it. It tries again while it has the claim:
-// without the next refresh token the provider could not be asked any more.
+// answered stores and returns the result of a check. It retries while the claim lasts, because
+// without the rotated refresh token the provider could not be queried any more.
 func (a *asker) answered(ctx context.Context, r *record, next string, outcome error) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Until(a.records.store, r.Claimed)-storeTime)
 	defer cancel()
@@ -250,19 +252,20 @@ func (a *asker) answered(ctx context.Context, r *record, next string, outcome er
 	return outcome
 }
 
-// deny notes that a denial is believed, and ends what came of the sign-in. The note lets nobody go on who could not be ended yet.
+// deny records that a denial is final and revokes everything from the sign-in. The record blocks access until the
+// revocation succeeds.
 func (a *asker) deny(ctx context.Context, doubted *record) error {
 	r, err := a.records.change(ctx, doubted.name(), func(r *record) bool {
 		r.Denied, r.Claim = !r.Doubt.IsZero(), ""
 		return r.Denied
 	})
-	if err == nil && r != nil && !r.Denied { // such as by the person, who has signed in again
+	if err == nil && r != nil && !r.Denied { // e.g. by a new sign-in of the person
 		return nil
 	}
 	return a.end(ctx, doubted)
 }
 
-// end ends a sign-in, and its record last: until then, it is tried again.
+// end ends a sign-in and then removes its record, so that failures are retried.
 func (a *asker) end(ctx context.Context, r *record) error {
 	err := a.endSignIn(ctx, SignIn{User: r.User, SID: r.SID, Provider: r.Provider})
 	if err == nil {
@@ -275,27 +278,27 @@ func (a *asker) end(ctx context.Context, r *record) error {
 }
 
 const (
-	// asksAtOnce and askEach bound what a gateway asks in the background: 20 a second. With more
-	// than that in an interval, it takes longer.
+	// asksAtOnce and askEach limit a gateway's background checks to 20 a second. Intervals with
+	// more sign-ins take longer.
 	asksAtOnce, askEach = 4, 50 * time.Millisecond
 
-	// sweepsPerInterval makes an answer as old as the interval at most, since those are asked for
-	// that would be older with the next sweep.
+	// sweepsPerInterval keeps confirmations from exceeding the interval: each sweep checks the
+	// sign-ins that would exceed it before the next sweep.
 	sweepsPerInterval = 5
 
-	// sweepKey says that a gateway looks through the sign-ins for all.
+	// sweepKey is the key with which a gateway claims the sweep.
 	sweepKey = "upstream-sweep:"
 )
 
-// sweeper asks in the background.
+// sweeper performs checks in the background.
 type sweeper struct {
 	asker      *asker
 	closer     *closer
 	sessionKey func(sid string) string
 }
 
-// run checks sign-ins in the background until ctx ends, and then waits for running checks. It starts without delay: each change of
-// users or clients replaces the server, which may happen more often than a sweep is due.
+// run checks sign-ins in the background until ctx ends, and then waits for running checks. It starts without delay,
+// because each change of users or clients replaces the server, which may happen more often than sweeps are due.
 func (s *sweeper) run(ctx context.Context) {
 	interval := s.asker.providers.interval()
 	if interval == 0 {
@@ -317,13 +320,13 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// sweep asks about the sign-ins that are due. If another gateway does, or did just before, the error is [store.Lost].
+// sweep checks the sign-ins that are due. If another gateway sweeps or has just swept, the error is [store.Lost].
 func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
 	if err := s.asker.records.store.Add(ctx, sweepKey, nil, each*9/10); store.Lost(err) {
 		return err
 	}
 	defer func() {
-		if ctx.Err() != nil { // the next begins where this one ended
+		if ctx.Err() != nil { // the next sweep continues at once
 			_ = s.asker.records.store.Delete(context.WithoutCancel(ctx), sweepKey)
 		}
 	}()
@@ -332,7 +335,7 @@ func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
 		return err
 	}
 	var asking errgroup.Group
-	defer func() { _ = asking.Wait() }() // they log what fails
+	defer func() { _ = asking.Wait() }() // checks log their own errors
 	asking.SetLimit(asksAtOnce)
 	held := held{}
 	for some := range slices.Chunk(keys, maxRead) {
@@ -362,7 +365,7 @@ func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []
 		name := strings.TrimPrefix(key, duePrefix)
 		sid, _, _ := strings.Cut(name, ".")
 		r, err := store.FromJSON[record](wanted[recordPrefix+name])
-		if err != nil { // perhaps of a later version
+		if err != nil { // possibly of a newer version
 			s.asker.logger.WarnContext(ctx, "a sign-in at an identity provider cannot be read", "sid", sid, "error", err)
 			continue
 		}
@@ -383,11 +386,11 @@ func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []
 	return nil
 }
 
-// due returns what is to be done about a sign-in, or nil.
+// due returns the action that is due for a sign-in, or nil.
 func (s *sweeper) due(r *record, name string, inSession bool) func(context.Context) {
 	now := s.asker.records.now()
 	switch {
-	case r == nil: // it begins, or the mark expires
+	case r == nil: // the sign-in is in progress, or its mark expires
 		return nil
 	case !inSession && !r.Offline && (now.Before(r.Session) || now.After(r.Active)):
 		return func(ctx context.Context) { s.closer.close(ctx, r) }
@@ -412,24 +415,24 @@ func (s *sweeper) due(r *record, name string, inSession bool) func(context.Conte
 }
 
 const (
-	// maxSignIns is how many sign-ins of one person at a provider are listed.
+	// maxSignIns is the number of sign-ins listed per person and provider.
 	maxSignIns = 1000
 
-	// beginning is longer than it takes from the list to the record of a sign-in.
+	// beginning exceeds the time between listing a sign-in and storing its record.
 	beginning = time.Minute
 )
 
-// closer removes sign-ins of which nothing is left.
+// closer removes sign-ins without remaining sessions and grants.
 type closer struct {
 	records   records
 	providers *providers
-	lifetime  time.Duration // of a list
+	lifetime  time.Duration // lifetime of a list
 	logger    *slog.Logger
 }
 
 var sidSize = len(oauth2.RandomToken())
 
-// listOf lists the sessions of a person at a provider.
+// listOf returns the list of a person's sessions at a provider.
 func (c *closer) listOf(ctx context.Context, r *record) store.RecentList {
 	return store.RecentList{
 		Store: c.records.store, Key: store.Key("upstream-of", r.Provider+"\x00"+r.Subject), Max: maxSignIns, TTL: c.lifetime,
@@ -437,13 +440,14 @@ func (c *closer) listOf(ctx context.Context, r *record) store.RecentList {
 	}
 }
 
-// expect lists a sign-in that is about to be stored. Until it is, its mark keeps it from counting as over.
+// expect lists a sign-in that is about to be stored. Until then, a pending marker prevents it from being treated as
+// ended.
 func (c *closer) expect(ctx context.Context, r *record) error {
 	_, err := c.listOf(ctx, r).Add(ctx, r.SID, &store.Call{Op: store.Put, Key: duePrefix + r.name(), Value: []byte("begins"), TTL: beginning})
 	return err
 }
 
-// areOver reports of which sessions' sign-ins nothing is left.
+// areOver reports for each session whether its sign-in has ended.
 func (c *closer) areOver(ctx context.Context, provider string, sids []string) ([]bool, error) {
 	var keys []string
 	for _, sid := range sids {
@@ -457,13 +461,13 @@ func (c *closer) areOver(ctx context.Context, provider string, sids []string) ([
 	return over, err
 }
 
-// close removes a sign-in whose session has ended with all that it gave, and gives the refresh token
-// back, lest the provider keep a sign-in that nobody needs. It does so with the person's last
-// sign-in only: some providers revoke all that the person gave us with one refresh token. A provider
-// that has another issuer than at sign-in replaced the one that issued the token, and is not sent it.
+// close removes a sign-in whose session and grants have ended, and revokes its refresh token at the
+// provider, so that the provider does not keep an unused session. It revokes only with the person's
+// last sign-in, because some providers revoke all of a person's tokens for this client with one of
+// them. A provider with another issuer is a replacement and does not receive the token.
 func (c *closer) close(ctx context.Context, r *record) {
 	if err := c.records.remove(ctx, r.name()); err != nil {
-		return // the next sweep tries again
+		return // the next sweep retries
 	}
 	p := c.providers.asked(r.Provider)
 	sids, err := c.listOf(ctx, r).Items(ctx, sidSize)

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// putRecord stores the record of a sign-in whose provider has last said yes an hour ago.
+// putRecord stores a sign-in that was last confirmed an hour ago.
 func putRecord(t *testing.T, s *SignIns, r record) *record {
 	t.Helper()
 	r.SID, r.Provider, r.Issuer, r.Subject, r.Token = "sid", "hospital", "https://successor.example", "alice", "token"
@@ -31,7 +31,7 @@ func putRecord(t *testing.T, s *SignIns, r record) *record {
 	return &r
 }
 
-// Whoever asks about a sign-in that was denied or removed meanwhile, by another gateway, gets a no without a request.
+// A check of a sign-in that another gateway has meanwhile denied or removed fails without a request.
 func TestAskWhereTheAnswerIsKnown(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -54,7 +54,7 @@ func TestAskWhereTheAnswerIsKnown(t *testing.T) {
 	}
 }
 
-// A sign-in that was denied, and could not be ended, is ended by the next sweep, whether or not the provider could be asked.
+// A denied sign-in whose revocation failed is revoked by the next sweep, whether or not it can be checked.
 func TestSweepEndsDenied(t *testing.T) {
 	t.Parallel()
 	for name, denied := range map[string]record{"refresh token": {Denied: true}, "expired access token": {Denied: true, Expires: time.Now().Add(-time.Hour)}} {
@@ -72,7 +72,7 @@ func TestSweepEndsDenied(t *testing.T) {
 	}
 }
 
-// A gateway that has lost its claim to ask stores nothing: the person may have signed in again.
+// A gateway that has lost its claim stores nothing, because the person may have signed in again.
 func TestKeepWithoutClaim(t *testing.T) {
 	t.Parallel()
 	ended := 0
@@ -91,7 +91,7 @@ func TestKeepWithoutClaim(t *testing.T) {
 	}
 }
 
-// A token of an earlier sign-in stays in use only for the same subject of the same issuer.
+// A token of an earlier sign-in stays in use only for the same subject and issuer.
 func TestTokenThatLastsLonger(t *testing.T) {
 	t.Parallel()
 	before := record{Issuer: "https://a.example", Subject: "alice"}
@@ -148,8 +148,8 @@ func newSignIns(t *testing.T, transport http.RoundTripper, ended *int) (*SignIns
 	}), accounts.Providers[key]
 }
 
-// The record of a sign-in at another issuer is left as it is, whichever step looks at it: it may have been replaced since
-// the step before read it. The provider that has the key now gets no request, and nothing ends.
+// The record of a sign-in at another issuer is left unchanged by every step, because it may have been replaced since
+// the preceding step. The present provider of that key receives no request, and nothing is revoked.
 func TestRecordOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]func(context.Context, *SignIns, *people.Provider, *record) error{

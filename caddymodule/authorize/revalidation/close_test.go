@@ -24,8 +24,8 @@ func (h *hospital) endSessionOf(b *authorizetest.Browser, tokens authorizetest.T
 	}
 }
 
-// With a person's last sign-in, of which nothing is left, its refresh token is given back, and
-// nothing stays here. Some providers revoke all of a person's by one.
+// The refresh token of a person's last ended sign-in is revoked at the provider, and its record is removed.
+// Earlier ones are not revoked, because some providers revoke all of a person's tokens with one.
 func TestRefreshTokenIsGivenBack(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
@@ -42,7 +42,8 @@ func TestRefreshTokenIsGivenBack(t *testing.T) {
 	})
 }
 
-// The refresh token of an earlier sign-in is not given back while the person signs in: the new one may end with it.
+// The refresh token of an ended sign-in is not revoked while the person signs in, because that could revoke the new
+// one.
 func TestSignInWhileTheLastIsClosed(t *testing.T) {
 	t.Parallel()
 	const sweep = time.Minute // a fifth of the interval
@@ -53,7 +54,7 @@ func TestSignInWhileTheLastIsClosed(t *testing.T) {
 		var once sync.Once
 		h.stored.failing(func(c *store.Call) bool {
 			if strings.HasPrefix(c.Key, "upstream:") && c.Op == store.Add {
-				once.Do(func() { h.stored.failing(nil); after(sweep / 2) }) // a sweep, while the sign-in is still marked as pending
+				once.Do(func() { h.stored.failing(nil); after(interval) }) // a sweep runs just before
 			}
 			return false
 		})
@@ -62,7 +63,7 @@ func TestSignInWhileTheLastIsClosed(t *testing.T) {
 	})
 }
 
-// A grant that keeps what its session is asked by while that is signed in to again loses nothing.
+// Extending a sign-in for a grant concurrently with a new sign-in in the session loses nothing.
 func TestKeptWhileSigningInAgain(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
@@ -84,15 +85,15 @@ func TestKeptWhileSigningInAgain(t *testing.T) {
 		})
 		authorizetest.WantCode(t, authorizetest.Location(t, b.Get("/oauth2/callback/hospital?"+h.Authorize(t, there.String()).Encode())))
 		h.stored.failing(nil)
-		after(50 * time.Hour) // the session is over, and nothing but the grant is left
+		after(50 * time.Hour) // the session has expired, and only the grant is left
 		if kept = b.Refresh(kept.Refresh, nil); kept.AccessToken == "" {
 			t.Errorf("%s %s", kept.Error, kept.Description)
 		}
 	})
 }
 
-// A grant that outlives the session keeps what can be asked by, and is asked about only while an
-// access token lasts, or when it is refreshed.
+// A grant that outlasts the session keeps the sign-in, which is checked only while an access token
+// is valid, and at a refresh.
 func TestGrantOutlivesSession(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -113,7 +114,7 @@ func TestGrantOutlivesSession(t *testing.T) {
 	})
 }
 
-// An access token that lasts when the time of its session is over is asked about all the same.
+// A sign-in is checked while its access token is valid, even after the session has expired.
 func TestTokenOutlivesSession(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -132,7 +133,7 @@ func TestTokenOutlivesSession(t *testing.T) {
 	})
 }
 
-// Signing in again in a session replaces what the provider is asked by, and keeps the grants of before.
+// A new sign-in in a session replaces the tokens for checks and keeps earlier grants.
 func TestSignInAgain(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -149,13 +150,13 @@ func TestSignInAgain(t *testing.T) {
 	})
 }
 
-// keycloakBrowser is a browser that goes to a provider like Keycloak.
+// keycloakBrowser is a browser for a server with a provider like Keycloak.
 type keycloakBrowser struct {
 	*authorizetest.Browser
 	h *hospital
 }
 
-// request sends an authorization request, and returns where the browser is sent.
+// request sends an authorization request and returns the redirect target.
 func (b keycloakBrowser) request(scope string) *url.URL {
 	q := authorizetest.ByProvider("hospital")
 	q.Set("scope", "openid user/*.rs "+scope)
@@ -166,7 +167,7 @@ func (b keycloakBrowser) request(scope string) *url.URL {
 	return at
 }
 
-// answer is what the provider answers to a request; returned is where an answer leads.
+// answer returns the provider's response to a request.
 func (b keycloakBrowser) answer(at *url.URL) url.Values {
 	ask := *at
 	ask.Path = string(providertest.Authorization)
@@ -196,7 +197,8 @@ func inKeycloak(t *testing.T, test func(signIn func() keycloakBrowser)) {
 	})
 }
 
-// Keycloak is asked for a refresh token that lasts only for an app with offline_access, apart from the sign-in, and once.
+// A longer-lived refresh token is requested from Keycloak only for an app with offline_access, separately from the
+// sign-in, and once.
 func TestLastingRefreshToken(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []bool{false, true} {
@@ -220,7 +222,7 @@ func TestLastingRefreshToken(t *testing.T) {
 	}
 }
 
-// What was asked for one session goes on with no other, however it comes into the browser.
+// A request for a longer-lived refresh token never continues another session.
 func TestLastingIsOfItsSession(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []bool{false, true} {

@@ -1,24 +1,23 @@
-// Package revalidation asks identity providers again about people who signed in there: may they
-// still come, and who are they now? Whoever is disabled or deleted there, or whose sign-in was ended
-// there, loses here what came of that sign-in; a group that they lost counts no more.
+// Package revalidation rechecks at identity providers whether people who signed in there are still
+// permitted, and updates their claims. If a person is disabled or deleted at the provider, or their
+// session there was ended, everything issued from the sign-in is revoked. Lost groups have no effect any more.
 //
-// The question is the provider's refresh token (RFC 6749 §6, OpenID Connect Core §12), which is
-// kept, sealed, for each sign-in: each session and provider. A new ID token is a yes, invalid_grant and its like are a no,
-// and anything else is an outage, in which people go on until the last yes is too old. A provider that gives none is asked
-// by the access token, while that lasts, if it answered its introspection (RFC 7662) at the sign-in. Once the access token has
-// expired, package signin redirects the person's browser to the provider with prompt=none.
+// A check uses the provider's refresh token (RFC 6749 §6, OpenID Connect Core §12), which is stored
+// sealed for each sign-in: each session and provider. A new ID token confirms the sign-in,
+// invalid_grant and similar errors deny it, and anything else is an outage, during which access
+// continues until the last confirmation is too old. Without a refresh token, the access token is introspected (RFC 7662) until it expires, if introspection worked at the sign-in. Afterwards, package signin redirects the person's browser to the provider with prompt=none.
 //
-//	sign-in ──▶ record ─┬─ session used, app refreshed ─▶ last yes recent? ─▶ go on
+//	sign-in ──▶ record ─┬─ session used, app refreshed ─▶ recently confirmed? ─▶ continue
 //	                    │                                      │ no
-//	                    └─ sweep: what was given lasts ─▶ claim ─▶ provider ─┬─ yes ─▶ account as it is now
-//	                                                                         ├─ no ──▶ all of the sign-in ends
-//	                                                                         └─ ? ───▶ go on, or wait for it
+//	                    └─ sweep: grants exist ──▶ claim ──▶ provider ─┬─ confirmed ─▶ update account
+//	                                                                   ├─ denied ────▶ revoke everything
+//	                                                                   └─ outage ────▶ continue, or wait
 //
-//	signins.go    what sessions and refreshes ask; a sign-in as stored; grants that outlive the session
-//	ask.go        one question for all gateways, and what follows from the answer; the sweep in the background;
-//	              giving back refresh tokens of sign-ins of which nothing is left
-//	providers.go  which providers are asked, which do not answer, and which deny everybody and are suspended
+//	signins.go    checks for sessions and refreshes; stored sign-ins; grants that outlast the session
+//	ask.go        one check for all gateways, and its consequences; background sweep;
+//	              revocation of refresh tokens of ended sign-ins
+//	providers.go  providers with revalidation; outages; suspension of providers that deny everyone
 //
-// Only one gateway at a time has the claim to send a refresh token: a provider that replaces them
-// takes one sent twice for stolen. FHIR requests ask nothing here.
+// Only the gateway with the claim sends a refresh token, because a provider with rotation treats a
+// token sent twice as stolen. FHIR requests cause no checks.
 package revalidation

@@ -18,15 +18,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-const interval, outage = 5 * time.Minute, 8 * time.Hour // the defaults
+const interval, outage = 5 * time.Minute, 8 * time.Hour // defaults
 
-// hospital is an identity provider without a network, and gateways with one store that sign people in there.
+// hospital is an in-memory identity provider with gateways that share a store.
 type hospital struct {
 	*providertest.Provider
 	t       *testing.T
 	stored  *faultyStore
 	servers []*authorize.Server
-	delay   time.Duration // of each answer
+	delay   time.Duration // delay of each response
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -37,7 +37,7 @@ func (h *hospital) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), r.Context().Err()
 }
 
-// faultyStore fails to change what fails says.
+// faultyStore fails the changes selected by fails.
 type faultyStore struct {
 	store.Store
 	mu    sync.Mutex
@@ -65,14 +65,14 @@ func (s *faultyStore) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Store.Do(ctx, calls...)
 }
 
-// inHospital runs a test in a bubble of synctest, with some gateways that ask in the background, or
-// with a negative number do not.
+// inHospital runs a test in a synctest bubble with a number of gateways that sweep; a negative
+// number disables sweeps.
 func inHospital(t *testing.T, gateways int, change func(*people.IdentityProvider, *authorize.Config), test func(*hospital)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &hospital{Provider: providertest.New("https://login.hospital.example"), t: t, stored: &faultyStore{Store: store.NewMemory(0, 0)}}
 		h.Change(func(s *providertest.Settings) {
-			s.KeyAlgorithm, s.Metadata["id_token_signing_alg_values_supported"] = "ES256", []string{"ES256"} // quick to sign
+			s.KeyAlgorithm, s.Metadata["id_token_signing_alg_values_supported"] = "ES256", []string{"ES256"} // fast to sign
 			s.Metadata["scopes_supported"] = []string{"openid", "profile", "email", "offline_access"}
 		})
 		ctx, end := context.WithCancel(t.Context())
@@ -98,7 +98,7 @@ func inHospital(t *testing.T, gateways int, change func(*people.IdentityProvider
 	})
 }
 
-// signIn signs Alice in, and returns her browser and tokens that outlive the session, or not.
+// signIn signs Alice in and returns her browser and tokens with the given scopes.
 func (h *hospital) signIn(lasting string) (*authorizetest.Browser, authorizetest.TokenResponse) {
 	h.t.Helper()
 	b := authorizetest.NewBrowser(h.t, h.servers[0])
@@ -114,7 +114,7 @@ func (h *hospital) signIn(lasting string) (*authorizetest.Browser, authorizetest
 	return b, tokens
 }
 
-// becomes changes what the provider says of Alice; without claims, she is gone there.
+// becomes changes the provider's claims of Alice; nil deletes her.
 func (h *hospital) becomes(claims map[string]any) {
 	h.Change(func(s *providertest.Settings) {
 		s.People = []providertest.Person{{Subject: "another"}}
@@ -124,7 +124,7 @@ func (h *hospital) becomes(claims map[string]any) {
 	})
 }
 
-// asked are the refresh tokens that the provider was sent.
+// asked returns the refresh tokens sent to the provider.
 func (h *hospital) asked() (tokens []string) {
 	for _, r := range h.Requests(providertest.Token) {
 		if token := r.Form.Get("refresh_token"); token != "" {
@@ -134,17 +134,17 @@ func (h *hospital) asked() (tokens []string) {
 	return tokens
 }
 
-// keys are those of a kind in the store.
+// keys returns the store keys of a kind.
 func (h *hospital) keys(kind string) []string {
 	keys, err := h.stored.List(h.t.Context(), kind+":")
 	authorizetest.NoError(h.t, err)
 	return keys
 }
 
-// after waits, and until the sweep of the moment is over.
+// after waits for a time and for the sweep at its end.
 func after(d time.Duration) { time.Sleep(d + time.Second); synctest.Wait() }
 
-// wantGone checks that session and tokens are void.
+// wantGone checks that session and tokens are invalid.
 func (h *hospital) wantGone(b *authorizetest.Browser, tokens authorizetest.TokenResponse) {
 	h.t.Helper()
 	if b.SignedIn() {
@@ -153,7 +153,7 @@ func (h *hospital) wantGone(b *authorizetest.Browser, tokens authorizetest.Token
 	authorizetest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
 }
 
-// wantWorks checks that session and access token are good, and returns the next tokens.
+// wantWorks checks that session and access token are valid, and returns refreshed tokens.
 func (h *hospital) wantWorks(b *authorizetest.Browser, tokens authorizetest.TokenResponse) authorizetest.TokenResponse {
 	h.t.Helper()
 	if !b.SignedIn() {
@@ -162,7 +162,7 @@ func (h *hospital) wantWorks(b *authorizetest.Browser, tokens authorizetest.Toke
 	return h.wantServed(b, tokens)
 }
 
-// wantServed checks that tokens are good, without a visit of the person, and returns the next tokens.
+// wantServed checks that tokens are valid, without activity of the person, and returns refreshed tokens.
 func (h *hospital) wantServed(b *authorizetest.Browser, tokens authorizetest.TokenResponse) authorizetest.TokenResponse {
 	h.t.Helper()
 	if !b.TokenWorks(tokens.AccessToken) {
@@ -175,7 +175,7 @@ func (h *hospital) wantServed(b *authorizetest.Browser, tokens authorizetest.Tok
 	return next
 }
 
-// holds reports whether a text is stored anywhere.
+// holds reports whether a text occurs anywhere in the store.
 func (h *hospital) holds(text string) bool {
 	keys, err := h.stored.List(h.t.Context(), "")
 	authorizetest.NoError(h.t, err)

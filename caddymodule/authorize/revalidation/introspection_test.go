@@ -11,7 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// inIntrospecting runs a test with a provider that gives no refresh token, and access tokens of an hour that it introspects.
+// inIntrospecting runs a test with a provider that issues no refresh tokens, and introspects its access tokens of one
+// hour.
 func inIntrospecting(t *testing.T, gateways int, test func(*hospital)) {
 	t.Helper()
 	inHospital(t, gateways, nil, func(h *hospital) {
@@ -23,7 +24,7 @@ func inIntrospecting(t *testing.T, gateways int, test func(*hospital)) {
 	})
 }
 
-// Who is gone at a provider that can only introspect has nothing here within the interval, while the access token lasts.
+// With introspection, a removed person loses access within the interval while the access token lasts.
 func TestInactiveEndsSignIn(t *testing.T) {
 	t.Parallel()
 	for _, lasting := range []string{"online_access", "online_access offline_access"} {
@@ -42,7 +43,8 @@ func TestInactiveEndsSignIn(t *testing.T) {
 	}
 }
 
-// After the access token has expired, the session goes on without checks until the outage bound, and then requires a sign-in.
+// After the access token has expired, the session continues without checks until the outage limit, and then requires
+// a sign-in.
 func TestExpiredAccessTokenSaysNothing(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 2, func(h *hospital) {
@@ -66,7 +68,7 @@ func TestExpiredAccessTokenSaysNothing(t *testing.T) {
 	})
 }
 
-// A no to a token that expires while it is asked about is none.
+// A denial of a token that expires during the check is ignored.
 func TestAccessTokenExpiresMeanwhile(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, -1, func(h *hospital) {
@@ -81,7 +83,7 @@ func TestAccessTokenExpiresMeanwhile(t *testing.T) {
 	})
 }
 
-// signInAgain signs Alice in again in the session of a browser.
+// signInAgain signs Alice in again in a browser's session.
 func (h *hospital) signInAgain(b *authorizetest.Browser) {
 	h.t.Helper()
 	q := authorizetest.ByProvider("hospital")
@@ -90,8 +92,8 @@ func (h *hospital) signInAgain(b *authorizetest.Browser) {
 	authorizetest.WantCode(h.t, authorizetest.Location(h.t, b.Get("/oauth2/callback/hospital?"+h.Authorize(h.t, there.String()).Encode())))
 }
 
-// Failing introspection counts as an outage. If introspection failed at the sign-in too, it is not tried again, and the outage
-// bound counts from the sign-in.
+// Failing introspection counts as an outage. If introspection also failed at the sign-in, it is not
+// tried again, and the outage limit starts at the sign-in.
 func TestIntrospectionFails(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 1, func(h *hospital) {
@@ -117,7 +119,7 @@ func TestIntrospectionFails(t *testing.T) {
 	})
 }
 
-// A refresh token of before stays when somebody signs in again and gets none, as Google does it.
+// An existing refresh token is kept if a new sign-in returns none, as with Google.
 func TestRefreshTokenStays(t *testing.T) {
 	t.Parallel()
 	inIntrospecting(t, 1, func(h *hospital) {
@@ -135,7 +137,8 @@ func TestRefreshTokenStays(t *testing.T) {
 	})
 }
 
-// A denial that is in doubt, or that of a suspended provider, holds when the access token has expired: the person must sign in.
+// A denial in doubt, or by a suspended provider, remains in force when the access token has expired: the person must
+// sign in.
 func TestDenialOutlastsAccessToken(t *testing.T) {
 	t.Parallel()
 	for name, silent := range map[string]bool{"in doubt": true, "suspended": false} {
@@ -161,7 +164,7 @@ func TestDenialOutlastsAccessToken(t *testing.T) {
 					t.Fatal("goes on although denied")
 				}
 				time.Sleep(2 * time.Minute)
-				for range 2 { // the first may be sent to the provider, and never come back
+				for range 2 { // the first request may be redirected to the provider without returning
 					if all[0].SignedIn() {
 						t.Error("goes on once the access token has expired")
 					}

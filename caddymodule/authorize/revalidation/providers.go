@@ -20,14 +20,14 @@ import (
 
 var errRests = errors.New("the identity provider does not answer, and is not asked again yet")
 
-// providers knows which providers do not answer.
+// providers tracks outages of identity providers.
 type providers struct {
 	accounts *people.Accounts
-	logger   *slog.Logger // gets outages, and their ends
+	logger   *slog.Logger // log for the start and end of outages
 	checks   *Checks
 }
 
-// silent returns an error if a provider is not to be asked.
+// silent returns an error while a provider must not be queried.
 func (ps *providers) silent(key string) error {
 	if time.Now().Before(ps.checks.of(key).next) {
 		return errRests
@@ -35,8 +35,8 @@ func (ps *providers) silent(key string) error {
 	return nil
 }
 
-// note notes an answer, or that it is missing, and logs when a provider stops answering, or begins to reject our client, and
-// when it answers again.
+// note records the result of a check and logs when a provider becomes unreachable, begins to reject
+// our client, or responds again.
 func (ps *providers) note(p *people.Provider, err error) {
 	result := resultOf(err)
 	before := ps.checks.note(p.Key, result)
@@ -52,7 +52,7 @@ func (ps *providers) note(p *people.Provider, err error) {
 	}
 }
 
-// asked returns a provider that is asked, or nil.
+// asked returns a provider with revalidation, or nil.
 func (ps *providers) asked(key string) *people.Provider {
 	if p := ps.accounts.Providers[key]; p != nil && p.Revalidate.Interval > 0 {
 		return p
@@ -60,7 +60,7 @@ func (ps *providers) asked(key string) *people.Provider {
 	return nil
 }
 
-// interval is the shortest of all providers; 0 if none is asked.
+// interval returns the shortest interval of all providers; 0 without revalidation.
 func (ps *providers) interval() (shortest time.Duration) {
 	for key := range ps.accounts.Providers {
 		if p := ps.asked(key); p != nil && (shortest == 0 || p.Revalidate.Interval < shortest) {
@@ -71,38 +71,39 @@ func (ps *providers) interval() (shortest time.Duration) {
 }
 
 const (
-	// maxFailures is how many answers in a row may be missing until a provider counts as silent;
-	// one may be the fault of that person's account.
+	// maxFailures is the number of consecutive failures after which a provider counts as silent; a
+	// single failure may be caused by one account.
 	maxFailures = 3
 
-	// rest is the pause in checks of a silent provider, so that requests do not wait for it.
+	// rest is the pause in checks of a silent provider, so that requests do not wait for its timeout.
 	rest = 30 * time.Second
 )
 
 // Result is the outcome of a check with an identity provider.
 type Result string
 
-// The results. An answer is a yes or a no.
+// Results of a check. Confirmations and denials both count as answered.
 const (
 	Answered   Result = "answered"
-	Rejected   Result = "rejected"   // the provider refuses our client: its secret is wrong, or it may not refresh
-	Unanswered Result = "unanswered" // no answer, or an answer about no person
+	Rejected   Result = "rejected"   // the provider rejects our client: wrong secret, or refreshing is not permitted
+	Unanswered Result = "unanswered" // no response, or a response that concerns no person
 )
 
-// Results are all of them.
+// Results lists all results.
 var Results = []Result{Answered, Rejected, Unanswered}
 
-// Checks are the latest of each provider at this gateway. They outlive a [SignIns]. The zero value has none.
+// Checks contains the latest results for each provider at this gateway. They outlast a [SignIns]. The zero value is
+// empty.
 type Checks struct {
 	mu    sync.Mutex
-	state map[string]state // by the provider's key
+	state map[string]state // by provider key
 }
 
 type state struct {
-	failures int // in a row
+	failures int // consecutive failures
 	next     time.Time
 	latest   map[Result]time.Time
-	failing  Result // of the latest check; "" if it was answered
+	failing  Result // latest result; "" if answered
 }
 
 // note records a result and returns the previous state.
@@ -134,7 +135,7 @@ func (c *Checks) of(key string) state {
 	return c.state[key]
 }
 
-// resultOf sorts the errors of a check.
+// resultOf classifies the error of a check.
 func resultOf(err error) Result {
 	switch {
 	case isAnswer(err):
@@ -145,95 +146,97 @@ func resultOf(err error) Result {
 	return Unanswered
 }
 
-// ProviderState is how a provider answers.
+// ProviderState is the state of a provider's responses.
 type ProviderState struct {
-	Key       string               `json:"idp"`                 // the provider's name in the configuration
+	Key       string               `json:"idp"`                 // provider key in the configuration
 	State     string               `json:"state"`               // ok, suspended, rejected, unanswered, or unchecked before the first check
-	Suspended *time.Time           `json:"suspended,omitempty"` // since when
-	Latest    map[Result]time.Time `json:"latest,omitempty"`    // checks at this gateway
+	Suspended *time.Time           `json:"suspended,omitempty"` // start of the suspension
+	Latest    map[Result]time.Time `json:"latest,omitempty"`    // latest checks at this gateway by result
 }
 
-// isAnswer reports whether a provider answered about one person, even with an invalid ID token or userinfo.
+// isAnswer reports whether a provider's response concerns one person, including invalid ID tokens and userinfo.
 func isAnswer(err error) bool {
 	return err == nil || relyingparty.Denied(err) || errors.Is(err, relyingparty.ErrIDToken) || errors.Is(err, relyingparty.ErrUserInfo)
 }
 
 const (
-	// maxRead is how many sign-ins are read in one step.
+	// maxRead is the number of sign-ins read in one step.
 	maxRead = 100
 
-	// maxWitnesses is how many other people are checked before a denial is taken for the provider's mistake: it denies
-	// everybody, or nearly.
+	// maxWitnesses is the number of other people checked before a denial is attributed to an error
+	// of the provider that affects (nearly) everyone.
 	maxWitnesses = 9
 
-	// minWitnesses is how many other people must be denied for that. With fewer, each denial is about one person.
+	// minWitnesses is the number of other people that must be denied for that. With fewer, each denial stands.
 	minWitnesses = 2
 
-	// weighTime bounds how long the check of other people takes.
+	// weighTime limits the duration of the check of other people.
 	weighTime = 30 * time.Second
 
-	// doubtTime is how long a denial can stay in doubt because other people cannot be checked.
+	// doubtTime is the time for which a denial stays in doubt while other people cannot be checked.
 	doubtTime = 5 * time.Minute
 
-	// retryEach is the time between two checks at a suspended provider, by all gateways.
+	// retryEach is the time between checks at a suspended provider, across all gateways.
 	retryEach = 10 * time.Second
 
-	// sampled is how many sign-ins at a provider are candidates for a check, and sampleLifetime how long: to list them reads
-	// the whole store.
+	// sampled is the number of a provider's sign-ins that are candidates for checks, and
+	// sampleLifetime their cache lifetime, because listing them reads the entire store.
 	sampled, sampleLifetime = 300, time.Minute
 
-	retryPrefix    = "upstream-retry:"    // a gateway has just checked whether a suspended provider is repaired
-	acceptedPrefix = "upstream-accepted:" // an operator confirmed the denials of sign-ins until this time
+	retryPrefix    = "upstream-retry:"    // marks a recent check whether a suspended provider has recovered
+	acceptedPrefix = "upstream-accepted:" // acceptance by an operator of denials for sign-ins up to a time
 )
 
-// errSuspended refuses what waits until a provider's mistake is repaired. Nothing was revoked.
+// errSuspended rejects requests while a provider is suspended. Nothing was revoked.
 var errSuspended = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
 	Description: "the identity provider denies nearly everybody, and is suspended until that is resolved",
 }
 
-// errUnclear refuses who was denied while it cannot be found out whether that is about them alone.
+// errUnclear rejects a denied person while it is unclear whether the denial concerns only them.
 var errUnclear = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
 	Description: "the identity provider denies this person, and cannot be asked about others",
 }
 
-// ErrNotSuspended is returned for a provider without a suspension to lift.
+// ErrNotSuspended means that the provider has no suspension to lift.
 var ErrNotSuspended = errors.New("the identity provider is not suspended")
 
-// suspensions tell a provider's mistake from a denial of one person. A provider that runs under another host name, or lost the
-// keys of its refresh tokens, answers every refresh as if the person had been removed. Before a denial ends anything, other
-// people who signed in before it are checked: if nobody is confirmed, the provider is suspended. What its people had is then
-// refused with 503, and not revoked, until somebody is confirmed again or an operator accepts the denials.
+// suspensions distinguishes an error of a provider from the denial of one person. A provider with a changed host name
+// or lost token keys responds to every refresh as if the person had been removed. Before a denial takes effect, other
+// people with earlier sign-ins are checked. If none is confirmed, the provider is suspended: requests of its people
+// get 503, and nothing is revoked, until someone is confirmed or an operator accepts the denials.
 type suspensions struct {
 	records     records
 	revocations *revocation.Revocations
 	logger      *slog.Logger
 
-	weighing sync.Mutex // one denial at a time: the next finds what came of it
+	weighing sync.Mutex // serializes denials: the next one sees the outcome
 
 	mu      sync.Mutex
 	samples map[string]sample // by provider
 }
 
-// acceptance is an operator's word that a provider's denials are meant.
+// acceptance is an operator's confirmation of a provider's denials.
 type acceptance struct {
-	Until time.Time `json:"until"` // of sign-ins until then
+	Until time.Time `json:"until"` // sign-ins up to this time
 }
 
-// sample are some sign-ins at a provider.
+// sample contains some sign-ins at a provider.
 type sample struct {
 	names []string
 	until time.Time
 }
 
-// holds reports whether a sign-in predates the suspension of its provider. Later sign-ins were confirmed by the provider.
+// holds reports whether a sign-in predates the suspension of its provider. Later sign-ins were confirmed by the
+// provider.
 func (s *suspensions) holds(ctx context.Context, r *record) (bool, error) {
 	until, err := s.revocations.Suspended(ctx, r.Provider)
 	return !until.IsZero() && !r.SignedIn.After(until), err
 }
 
-// mayRetry reports whether a suspended provider may be asked now: by one gateway at a time, unless the denials were accepted.
+// mayRetry reports whether a suspended provider may be queried now: by one gateway at a time, or freely if the
+// denials were accepted.
 func (s *suspensions) mayRetry(ctx context.Context, r *record) bool {
 	if accepted, err := s.isAccepted(ctx, r); accepted || err != nil {
 		return accepted
@@ -246,7 +249,7 @@ func (s *suspensions) isAccepted(ctx context.Context, r *record) (bool, error) {
 	return accepted != nil && !r.SignedIn.After(accepted.Until), err
 }
 
-// accept lets the denials of a suspended provider take effect.
+// accept makes the denials of a suspended provider take effect.
 func (s *suspensions) accept(ctx context.Context, provider string) error {
 	until, err := s.revocations.Suspended(ctx, provider)
 	if err == nil && until.IsZero() {
@@ -287,10 +290,11 @@ func (s *suspensions) suspend(ctx context.Context, p *people.Provider, why strin
 	return errSuspended
 }
 
-// held counts the sign-ins that a sweep found held, by provider.
+// held counts the sign-ins affected by a suspension during a sweep, by provider.
 type held map[string]int
 
-// waits reports whether a sweep leaves a sign-in alone, because its provider is suspended and one more was just checked.
+// waits reports whether a sweep skips a sign-in, because its provider is suspended and another one has just been
+// checked.
 func (s *suspensions) waits(ctx context.Context, r *record, held held) (bool, error) {
 	if r == nil || r.Denied {
 		return false, nil
@@ -303,8 +307,8 @@ func (s *suspensions) waits(ctx context.Context, r *record, held held) (bool, er
 	return !s.mayRetry(ctx, r), nil
 }
 
-// swept renews suspensions by which a sweep found something held, and lifts those whose denials an operator accepted and that
-// hold nothing any longer.
+// swept renews suspensions that still affect sign-ins, and lifts suspensions with accepted denials
+// that affect none.
 func (s *suspensions) swept(ctx context.Context, providers []string, held held) error {
 	for _, key := range providers {
 		until, err := s.revocations.Suspended(ctx, key)
@@ -330,11 +334,11 @@ func (s *suspensions) swept(ctx context.Context, providers []string, held held) 
 	return nil
 }
 
-// witness checks the sign-in of somebody else, unless it was confirmed since a time: nil if the provider confirms it, errEnded
-// if it denies it too. Nothing ends by that.
+// witness checks another person's sign-in, unless it was confirmed since a time. It returns nil if
+// the provider confirms it, and errEnded if the provider denies it too. The check revokes nothing.
 type witness func(ctx context.Context, p *people.Provider, name string, since time.Time) error
 
-// weigh returns nil if the denial of a sign-in is to be believed; else why not, or not yet.
+// weigh returns nil if the denial of a sign-in is credible; otherwise an error with the reason.
 func (s *suspensions) weigh(ctx context.Context, p *people.Provider, denied *record, check witness) error {
 	ctx, cancel := context.WithTimeout(ctx, weighTime)
 	defer cancel()
@@ -379,7 +383,7 @@ func (s *suspensions) hearWitnesses(ctx context.Context, p *people.Provider, den
 	return nil
 }
 
-// witnesses are sign-ins of other people that the provider should confirm if it confirms what it issued before a denial.
+// witnesses returns sign-ins of other people that the provider should confirm if it has not lost its older sessions.
 func (s *suspensions) witnesses(ctx context.Context, p *people.Provider, denied *record) (names []string, err error) {
 	sample, err := s.sample(ctx, p.Key)
 	if err != nil {
@@ -404,14 +408,14 @@ func (s *suspensions) witnesses(ctx context.Context, p *people.Provider, denied 
 	return names, nil
 }
 
-// mayWitness reports whether a check of a sign-in says something about the denial of another. Idle people may have been logged
-// off for that, all of them at the end of a shift.
+// mayWitness reports whether a check of sign-in r is relevant for the denial of another one. Idle
+// people are excluded, because the provider may have logged them all off, e.g. at the end of a shift.
 func (s *suspensions) mayWitness(ctx context.Context, p *people.Provider, r, denied *record) bool {
 	held, err := s.holds(ctx, r)
 	return err == nil && !held && !r.Denied && !r.isIdle() && r.Issuer == p.Issuer && !s.records.isMute(r) && !s.records.hasLapsed(r) && !r.SignedIn.After(denied.Yes)
 }
 
-// sample returns keys of sign-ins at a provider, in random order.
+// sample returns keys of sign-ins at a provider in random order.
 func (s *suspensions) sample(ctx context.Context, provider string) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// inUnaskable runs a test with a provider that issues access tokens of an hour and no refresh tokens.
+// inUnaskable runs a test with a provider that issues access tokens of one hour and no refresh tokens.
 func inUnaskable(t *testing.T, change func(*people.IdentityProvider, *authorize.Config), test func(*hospital)) {
 	t.Helper()
 	inHospital(t, -2, change, func(h *hospital) {
@@ -29,15 +29,15 @@ func inUnaskable(t *testing.T, change func(*people.IdentityProvider, *authorize.
 	})
 }
 
-// journey is the chain of redirects until a page is shown or the app gets a response.
+// journey is the chain of redirects up to a page or the app's response.
 type journey struct {
 	asked []url.Values   // authentication requests to the provider
-	path  string         // the last address here
-	page  *http.Response // the page; nil if an app gets an answer
-	app   url.Values     // that answer
+	path  string         // last URL at the gateway
+	page  *http.Response // page; nil for a response to the app
+	app   url.Values     // response to the app
 }
 
-// travel follows redirects, here and at the provider.
+// travel follows redirects at the gateway and at the provider.
 func (h *hospital) travel(b *authorizetest.Browser, target string) (j journey) {
 	h.t.Helper()
 	j.path = target
@@ -61,7 +61,7 @@ func (h *hospital) travel(b *authorizetest.Browser, target string) (j journey) {
 	return j
 }
 
-// request is a request of the app, by the provider.
+// request returns an authorization request of the app through the provider.
 func request(change url.Values) string {
 	q := authorizetest.ByProvider("hospital")
 	q.Set("scope", "openid user/*.rs online_access")
@@ -69,7 +69,7 @@ func request(change url.Values) string {
 	return "/oauth2/authorize?" + authorizetest.Request(q).Encode()
 }
 
-// prompts are the prompts of authentication requests.
+// prompts returns the prompt values of the authentication requests.
 func (j journey) prompts() string {
 	var all string
 	for _, q := range j.asked {
@@ -82,17 +82,17 @@ func authorizationError(code string) func(*providertest.Settings) {
 	return func(s *providertest.Settings) { s.AuthorizationError = code }
 }
 
-// Without a refresh token, the first visit after the access token has expired sends the browser to the provider with prompt=none.
-// The response decides whether the session goes on.
+// Without a refresh token, the first visit after expiry of the access token redirects the browser
+// to the provider with prompt=none. The response determines whether the session continues.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		after   time.Duration                  // between sign-in and visit. Default: the access token's lifetime
-		change  func(*providertest.Settings)   // what is different at the visit
-		idp     func(*people.IdentityProvider) // the configuration. Default: as it is
-		prompts string                         // of the requests that the provider gets
-		app     string                         // what the app gets: an error, or "" for a code
-		ends    bool                           // the session does
+		after   time.Duration                  // time between sign-in and visit; default: the lifetime of the access token
+		change  func(*providertest.Settings)   // changes at the provider before the visit
+		idp     func(*people.IdentityProvider) // changes of the configuration; default: none
+		prompts string                         // prompt values of the requests to the provider
+		app     string                         // response to the app: an error, or "" for a code
+		ends    bool                           // whether the session ends
 	}{
 		"confirmed":                  {prompts: "[none]"},
 		"access token not expired":   {after: 30 * time.Minute},
@@ -143,7 +143,7 @@ func TestRenewal(t *testing.T) {
 				}
 				j := h.travel(b, request(nil))
 				authorizetest.Equal(t, j.prompts(), tt.prompts, "prompts at the provider")
-				if j.page != nil { // for people who may not sign in
+				if j.page != nil { // page for rejected people
 					authorizetest.WantStatus(t, j.page, http.StatusForbidden)
 					j = h.travel(b, authorizetest.ReadForm(authorizetest.Body(t, j.page)).Action+"&decision=deny")
 				}
@@ -158,7 +158,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// What a renewal confirms is good until the next access token has expired. It is no sign-in: auth_time and session stay.
+// A renewal is valid until the next access token has expired. It is not a sign-in: auth_time and sid are unchanged.
 func TestRenewedUntilNextExpiry(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, nil, func(h *hospital) {
@@ -179,7 +179,7 @@ func TestRenewedUntilNextExpiry(t *testing.T) {
 	})
 }
 
-// An access token may last for less than the interval: each is renewed.
+// Access tokens with a lifetime below the interval are each renewed.
 func TestRenewalOfShortTokens(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, nil, func(h *hospital) {
@@ -194,7 +194,7 @@ func TestRenewalOfShortTokens(t *testing.T) {
 	})
 }
 
-// A renewal without a response, or with an access token that has expired already, is not repeated within the interval.
+// A renewal without a response, or with an expired access token, is not repeated within the interval.
 func TestRenewalIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, nil, func(h *hospital) {
@@ -203,7 +203,7 @@ func TestRenewalIsTriedOnce(t *testing.T) {
 		if at := authorizetest.Location(t, b.Get(request(nil))); at.Query().Get("prompt") != "none" {
 			t.Fatalf("not sent to the provider: %v", at)
 		}
-		for _, prompts := range []string{"", "[none]", ""} { // the second time, it answers with an expired token
+		for _, prompts := range []string{"", "[none]", ""} { // the second renewal returns an expired token
 			j := h.travel(b, request(nil))
 			authorizetest.Equal(t, j.prompts(), prompts, "prompts at the provider")
 			if !j.app.Has("code") {
@@ -219,14 +219,14 @@ func TestRenewalIsTriedOnce(t *testing.T) {
 	})
 }
 
-// Where a provider cannot be found, people go on as they are, and pages are shown.
+// During an outage of the provider's discovery, sessions continue and pages are shown.
 func TestRenewalDuringOutage(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, nil, func(h *hospital) {
 		b, _ := h.signIn("online_access")
 		after(time.Hour)
 		h.Fail(providertest.Discovery, providertest.Status(http.StatusServiceUnavailable))
-		b.Server = h.servers[1] // has not discovered the provider
+		b.Server = h.servers[1] // has not discovered the provider yet
 		if j := h.travel(b, "/oauth2/account"); j.page == nil || j.path != "/oauth2/account" {
 			t.Errorf("the account page: %+v", j)
 		}
@@ -237,7 +237,7 @@ func TestRenewalDuringOutage(t *testing.T) {
 	})
 }
 
-// Pages of the gateway renew too, and are shown afterwards.
+// Pages of the gateway also trigger a renewal and are shown afterwards.
 func TestRenewalOfPages(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"/oauth2/account", "/oauth2/account?part=app", "/oauth2/login?part=app"} {
@@ -280,7 +280,7 @@ func TestRenewalUsesPushedRequest(t *testing.T) {
 	})
 }
 
-// A form is not lost to a renewal.
+// A submitted form triggers no renewal, which would lose it.
 func TestRenewalLosesNoForm(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, nil, func(h *hospital) {
@@ -301,7 +301,7 @@ func hasPassword(t *testing.T, r *http.Response) bool {
 	return authorizetest.ReadForm(authorizetest.Body(t, r)).Fields.Has("password")
 }
 
-// An app that wants no page gets none.
+// Requests with prompt=none get no page.
 func TestRenewalWithoutPages(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -330,7 +330,7 @@ func TestRenewalWithoutPages(t *testing.T) {
 	}
 }
 
-// A response to a renewal never continues another session, however that session got into the browser.
+// A renewal response never continues another session.
 func TestRenewalIsOfItsSession(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"", "login_required", "server_error"} {
@@ -356,7 +356,7 @@ func TestRenewalIsOfItsSession(t *testing.T) {
 	}
 }
 
-// A renewal stores the refresh token of a provider that has begun to issue them.
+// A renewal stores the refresh token of a provider that has started to issue them.
 func TestRenewalGetsRefreshToken(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, nil, func(h *hospital) {
@@ -373,7 +373,7 @@ func TestRenewalGetsRefreshToken(t *testing.T) {
 	})
 }
 
-// In frames, browsers may withhold the provider's cookies, so that login_required reveals nothing about the person.
+// In frames, browsers may withhold the provider's cookies, so login_required would reveal nothing about the person.
 func TestNoRenewalInFrames(t *testing.T) {
 	t.Parallel()
 	for dest, renews := range map[string]bool{"": true, "document": true, "iframe": false, "frame": false, "object": false} {
@@ -390,7 +390,7 @@ func TestNoRenewalInFrames(t *testing.T) {
 	}
 }
 
-// prompt=select_account shows its page after a renewal, too.
+// The page for prompt=select_account is also shown after a renewal.
 func TestRenewalAsksForAccount(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, nil, func(h *hospital) {
@@ -404,7 +404,7 @@ func TestRenewalAsksForAccount(t *testing.T) {
 	})
 }
 
-// Access tokens that expire at once, with a new sid at each sign-in, lead to one renewal for a page and not to a loop.
+// Access tokens that expire at once, with a new sid at each sign-in, cause one renewal per page and no loop.
 func TestRenewalOfExpiredTokensEnds(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }, func(h *hospital) {

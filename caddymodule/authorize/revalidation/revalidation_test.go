@@ -24,8 +24,8 @@ func cliniciansOnly(p *people.IdentityProvider, _ *authorize.Config) {
 	p.Allow = []people.AllowRule{{Claim: "group", Value: "clinicians"}}
 }
 
-// Who is gone at the provider, or has lost the group that is needed, has nothing here within the
-// interval, whoever asks: the sweep alone, an app, or a page.
+// A person who was removed at the provider, or lost the required group, loses access within the
+// interval, whether the check is made by a sweep, a refresh or a page.
 func TestNoEndsSignIn(t *testing.T) {
 	t.Parallel()
 	for why, claims := range map[string]map[string]any{
@@ -59,7 +59,7 @@ func TestNoEndsSignIn(t *testing.T) {
 	}
 }
 
-// However many apps a person has, the access tokens of all end.
+// Access tokens of all apps are revoked, however many.
 func TestNoEndsGrantsOfManyApps(t *testing.T) {
 	t.Parallel()
 	const others = 100
@@ -89,7 +89,7 @@ func TestNoEndsGrantsOfManyApps(t *testing.T) {
 	})
 }
 
-// A grant that was asked about is refused if the sign-in is gone: nobody would say no any more.
+// A grant with revalidation is rejected if its sign-in is gone, because no check could deny it any more.
 func TestGrantWithoutSignInEnds(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
@@ -105,7 +105,7 @@ func TestGrantWithoutSignInEnds(t *testing.T) {
 	})
 }
 
-// Who would sign in as somebody else by now signs in again.
+// A sign-in ends if the provider's claims now result in another sub.
 func TestAnotherSubEndsSignIn(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, func(p *people.IdentityProvider, _ *authorize.Config) { p.Sub = "employee" }, func(h *hospital) {
@@ -117,7 +117,7 @@ func TestAnotherSubEndsSignIn(t *testing.T) {
 	})
 }
 
-// A page asks when the last yes is older than the interval. Here nothing asks before.
+// A page triggers a check when the last confirmation is older than the interval. No sweep runs in this test.
 func TestSessionAsks(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
@@ -132,7 +132,7 @@ func TestSessionAsks(t *testing.T) {
 	})
 }
 
-// What the provider says now is what apps are told.
+// Apps receive the claims of the provider's latest response.
 func TestYesBringsClaims(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, cliniciansOnly, func(h *hospital) {
@@ -144,7 +144,7 @@ func TestYesBringsClaims(t *testing.T) {
 	})
 }
 
-// An outage that is shorter than its bound ends nothing; a longer one pauses, and ends nothing either.
+// An outage within its limit has no effect. A longer one pauses access and revokes nothing.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
@@ -171,7 +171,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// Requests by access tokens ask the provider nothing, and wait for nothing, however old its last yes is.
+// Requests with access tokens cause no checks and do not wait, however old the last confirmation is.
 func TestAccessTokensAskNothing(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
@@ -190,7 +190,7 @@ func TestAccessTokensAskNothing(t *testing.T) {
 	})
 }
 
-// A provider that hangs is not waited for again and again.
+// Requests do not repeatedly wait for a provider that hangs.
 func TestSilentProviderDelaysFew(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -207,8 +207,8 @@ func TestSilentProviderDelaysFew(t *testing.T) {
 	})
 }
 
-// However many ask at once, over gateways that share the store, no refresh token is sent twice, and
-// nobody is thrown out.
+// Despite concurrent checks at gateways with a shared store, no refresh token is sent twice, and no
+// sign-in is lost.
 func TestRefreshTokensAreSentOnce(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 3, nil, func(h *hospital) {
@@ -246,7 +246,7 @@ func TestRefreshTokensAreSentOnce(t *testing.T) {
 	})
 }
 
-// Who finds that another gateway is asking, and the last yes too old, waits for its answer.
+// A gateway that needs a confirmation waits for the result of another gateway's running check.
 func TestAnswerOfOtherGateway(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -2, nil, func(h *hospital) {
@@ -269,14 +269,14 @@ func TestAnswerOfOtherGateway(t *testing.T) {
 	})
 }
 
-// upstreamRecord reports whether a call changes what is kept of a sign-in.
+// upstreamRecord reports whether a call modifies a stored sign-in.
 func upstreamRecord(c *store.Call) bool {
 	return c.Op == store.Swap && strings.HasPrefix(c.Key, "upstream:")
 }
 
-// The next refresh token is stored as soon as the store can, for as long as nobody else may ask. If
-// it is lost all the same, as with a gateway that dies, others ask by the earlier one, and the
-// provider decides.
+// A rotated refresh token is stored as soon as the store permits, while the claim lasts. If it is
+// lost nevertheless, e.g. with a crashed gateway, checks use the previous token, and the provider
+// decides.
 func TestAnswerNotStored(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -296,7 +296,7 @@ func TestAnswerNotStored(t *testing.T) {
 				h.Change(func(s *providertest.Settings) {
 					s.TokenResponse = func(map[string]any) { once.Do(func() { h.stored.failing(upstreamRecord) }) }
 				})
-				after(interval - 30*time.Second) // the sweep asks
+				after(interval - 30*time.Second) // the sweep performs a check
 				if len(h.asked()) != 1 {
 					t.Fatalf("asked %d times", len(h.asked()))
 				}
@@ -313,7 +313,7 @@ func TestAnswerNotStored(t *testing.T) {
 	}
 }
 
-// A gateway that dies, or takes too long, after the provider has replaced the refresh token loses nobody's sign-in.
+// If a gateway crashes or is slow after the provider has rotated the refresh token, no sign-in is lost.
 func TestNextTokenIsStoredFirst(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
@@ -323,9 +323,9 @@ func TestNextTokenIsStoredFirst(t *testing.T) {
 			once.Do(func() { h.stored.failing(upstreamRecord) })
 			providertest.Silent(w, r)
 		})
-		after(interval - 30*time.Second) // the sweep asks
+		after(interval - 30*time.Second) // the sweep performs a check
 		authorizetest.Equal(t, len(h.asked()), 1)
-		time.Sleep(2 * time.Minute) // until the claim is over
+		time.Sleep(2 * time.Minute) // until the claim has expired
 		h.stored.failing(nil)
 		h.Fail(providertest.UserInfo, nil)
 		after(2 * interval)
@@ -333,7 +333,7 @@ func TestNextTokenIsStoredFirst(t *testing.T) {
 	})
 }
 
-// A no that cannot be carried out lets nobody go on, and is carried out later.
+// A denial whose revocation fails blocks access and is completed later.
 func TestNoNotStored(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -356,7 +356,8 @@ func TestNoNotStored(t *testing.T) {
 	})
 }
 
-// People of a provider that issues nothing to ask by get nothing that outlives the session, and keep what they have meanwhile.
+// People of a provider without tokens for checks get no grant that outlasts the session, and keep their access during
+// it.
 func TestNothingToAskBy(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -387,7 +388,7 @@ func TestOff(t *testing.T) {
 	})
 }
 
-// Who reads the store reads no refresh token of a provider, neither the first nor a later one.
+// No refresh token of a provider is readable in the store, whether original or rotated.
 func TestSealedAtRest(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -408,7 +409,8 @@ func TestSealedAtRest(t *testing.T) {
 	})
 }
 
-// However often changes of users or clients replace the server, its sweeps find people who have left, one or many.
+// However often the server is replaced by changes of users or clients, its sweeps revoke the access of removed
+// people.
 func TestSweepsOfServersInTurn(t *testing.T) {
 	t.Parallel()
 	for _, each := range []time.Duration{time.Second, 50 * time.Second} {
@@ -432,8 +434,8 @@ func TestSweepsOfServersInTurn(t *testing.T) {
 	}
 }
 
-// OpenID Connect Core §12.2: if the provider refreshes the sign-in of another person, client or issuer, access ends at once, whoever
-// asks.
+// If a refresh at the provider returns the sign-in of another person, client or issuer, access ends
+// at once (OpenID Connect Core §12.2).
 func TestAnotherSignInEndsAccess(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*providertest.IDToken){
@@ -464,7 +466,7 @@ func TestAnotherSignInEndsAccess(t *testing.T) {
 	}
 }
 
-// RFC 6749 §6: a refresh for more than was granted is refused before the provider is asked.
+// A refresh that exceeds the granted scope is rejected without a check (RFC 6749 §6).
 func TestRefreshForMoreAsksNothing(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
@@ -480,8 +482,8 @@ func TestRefreshForMoreAsksNothing(t *testing.T) {
 	})
 }
 
-// inBoundHospital runs a test with a provider whose refresh tokens are bound to the person's session there, and that
-// introspects them, or does not.
+// inBoundHospital runs a test with a provider whose refresh tokens are bound to the person's
+// session there, with or without introspection.
 func inBoundHospital(t *testing.T, introspects bool, test func(*hospital)) {
 	t.Helper()
 	inHospital(t, 2, nil, func(h *hospital) {
@@ -495,7 +497,8 @@ func inBoundHospital(t *testing.T, introspects bool, test func(*hospital)) {
 	})
 }
 
-// Checks in the background do not use the refresh token of who is inactive here: that would keep them signed in there.
+// Background checks do not use an inactive person's refresh token, because that would prolong their session at the
+// provider.
 func TestBackgroundIsNoActivity(t *testing.T) {
 	t.Parallel()
 	for _, introspects := range []bool{true, false} {
@@ -536,7 +539,7 @@ func TestActivityReachesProvider(t *testing.T) {
 	}
 }
 
-// Who is inactive here and is disabled, or signed out, there loses what they have within the interval.
+// An inactive person who is disabled or signed out at the provider loses access within the interval.
 func TestInactivePersonEnds(t *testing.T) {
 	t.Parallel()
 	for _, lasting := range []string{"offline_access", "online_access"} {
@@ -554,7 +557,7 @@ func TestInactivePersonEnds(t *testing.T) {
 	}
 }
 
-// A provider that replaced another one under the same key is never sent the refresh tokens of the other.
+// A provider that replaced another one with the same key never receives the other's refresh tokens.
 func TestReplacedProviderGetsNoToken(t *testing.T) {
 	t.Parallel()
 	for how, ask := range map[string]func(*hospital, *authorizetest.Browser, authorizetest.TokenResponse){
@@ -594,8 +597,8 @@ func TestReplacedProviderGetsNoToken(t *testing.T) {
 	}
 }
 
-// A provider whose issuer changes keeps the subs of its people by sub_issuer. What they had goes on for as long as an outage, as
-// its old refresh tokens are of no use; then they sign in again.
+// After a change of the issuer, sub_issuer preserves the subs. Access continues for the outage
+// limit, because the old refresh tokens are unusable, and then requires a sign-in.
 func TestIssuerChangeKeepsSubs(t *testing.T) {
 	t.Parallel()
 	for _, keeps := range []bool{true, false} {
@@ -624,8 +627,8 @@ func TestIssuerChangeKeepsSubs(t *testing.T) {
 	}
 }
 
-// replaceProvider replaces the gateways with one whose provider hospital has another issuer, on the same store, and perhaps the
-// subs of an issuer.
+// replaceProvider replaces the gateways by one whose provider hospital has another issuer, with the
+// same store and an optional sub_issuer.
 func replaceProvider(h *hospital, subIssuer string) *providertest.Provider {
 	successor := &hospital{Provider: providertest.New("https://successor.example"), t: h.t}
 	successor.Change(func(s *providertest.Settings) {

@@ -19,23 +19,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// Config is what [New] needs.
+// Config configures [New].
 type Config struct {
-	Durable     store.Store             // holds the sign-ins
-	Keys        keyring.Storing         // seal the refresh tokens
-	Accounts    *people.Accounts        // get what the providers say of people
-	Session     time.Duration           // how long a session lasts
-	AccessToken time.Duration           // how long an access token lasts
-	Refresh     time.Duration           // how long a grant can be refreshed
-	Revocations *revocation.Revocations // suspend access tokens
-	Checks      *Checks                 // the latest checks; default: new ones
-	Logger      *slog.Logger            // gets outages of providers, and their ends
+	Durable     store.Store             // store for sign-ins
+	Keys        keyring.Storing         // seals refresh tokens
+	Accounts    *people.Accounts        // accounts that receive the providers' claims
+	Session     time.Duration           // session lifetime
+	AccessToken time.Duration           // access token lifetime
+	Refresh     time.Duration           // grant lifetime
+	Revocations *revocation.Revocations // suspension of access tokens
+	Checks      *Checks                 // latest checks; default: new ones
+	Logger      *slog.Logger            // log for the start and end of outages
 
-	SessionKey func(sid string) string             // the key of a session in Durable
-	End        func(context.Context, SignIn) error // ends what came of a sign-in; it can be repeated
+	SessionKey func(sid string) string             // key of a session in Durable
+	End        func(context.Context, SignIn) error // revokes everything from a sign-in; idempotent
 }
 
-// SignIns are those at identity providers that can be asked about them again. It is safe for concurrent use.
+// SignIns manages the sign-ins that can be rechecked at identity providers. Safe for concurrent use.
 type SignIns struct {
 	session, accessToken time.Duration
 	asker                *asker
@@ -44,7 +44,7 @@ type SignIns struct {
 	asking               singleflight.Group
 }
 
-// New returns the SignIns of a configuration.
+// New creates SignIns from a configuration.
 func New(c Config) *SignIns {
 	stored := records{c.Durable, c.Keys}
 	asked := &providers{accounts: c.Accounts, logger: c.Logger, checks: cmp.Or(c.Checks, new(Checks))}
@@ -54,20 +54,20 @@ func New(c Config) *SignIns {
 	return &SignIns{session: c.Session, accessToken: c.AccessToken, asker: a, closer: end, sweeper: &sweeper{a, end, c.SessionKey}}
 }
 
-// Run asks in the background until ctx ends, and then waits for the answers that are due.
+// Run performs checks in the background until ctx ends, and then waits for running checks.
 func (s *SignIns) Run(ctx context.Context) { s.sweeper.run(ctx) }
 
-// Accept lets the denials of a suspended provider take effect: the next sweeps end what it denies. The error is
-// [ErrNotSuspended] if it is not suspended.
+// Accept makes the denials of a suspended provider take effect with the next sweeps. The error is
+// [ErrNotSuspended] without a suspension.
 func (s *SignIns) Accept(ctx context.Context, provider string) error {
 	return s.asker.suspended.accept(ctx, provider)
 }
 
-// Begun is a sign-in that begins.
+// Begun is a new sign-in.
 type Begun struct {
-	SignIn                   // whose
-	relyingparty.Held        // what the provider can be asked by
-	Subject           string // the sub there
+	SignIn                   // session and provider
+	relyingparty.Held        // the provider's tokens for checks
+	Subject           string // sub at the provider
 }
 
 var errSilent = &oauth2.Error{
@@ -75,16 +75,16 @@ var errSilent = &oauth2.Error{
 	Description: "the identity provider has not answered for too long",
 }
 
-// errMute refuses those who have to sign in again before more can be known.
+// errMute rejects people who have to sign in again because their sign-in can no longer be checked.
 var errMute = oauth2.InvalidGrant("the identity provider can no longer be asked whether the person may come")
 
-// atRefresh is how old the last yes may be at a refresh, so that the apps of one person that
-// refresh at once ask once.
+// atRefresh is the maximum age of the last confirmation at a refresh, so that concurrent refreshes
+// of a person's apps cause one check.
 const atRefresh = 10 * time.Second
 
-// Starting returns the calls to the durable store that keep a sign-in that begins, to be made with
-// those that store its session; none for a provider without revalidate. If they are lost to a concurrent change
-// ([store.Lost]), ask for them again.
+// Starting returns the durable store calls that store a new sign-in, to be executed with the calls
+// that store its session; none for a provider without revalidation. After a concurrent change
+// ([store.Lost]), call Starting again.
 func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) {
 	p := s.asker.providers.asked(b.Provider)
 	now := s.asker.records.now()
@@ -108,7 +108,7 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	switch {
 	case err != nil:
 		return nil, err
-	case before != nil && !held && before.lastsLonger(r): // also while a gateway is replacing it
+	case before != nil && !held && before.lastsLonger(r): // also while another gateway is replacing the token
 		r.Token, r.Brief, r.Expires, r.Lapses, r.Claim, r.Claimed, r.SignedIn = before.Token, before.Brief, before.Expires, before.Lapses, before.Claim, before.Claimed, before.SignedIn
 		r.Bound, r.Introspects = before.Bound, before.Introspects
 	default:
@@ -119,8 +119,8 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	return s.asker.records.calls(r, read[0])
 }
 
-// IsBrief reports whether what a sign-in is asked by ends with the person's session at the provider, and a refresh token that
-// lasts has not been asked for yet.
+// IsBrief reports whether the tokens for checks end with the person's session at the provider, and
+// no longer-lived refresh token has been requested yet.
 func (s *SignIns) IsBrief(ctx context.Context, sid, provider string) (bool, error) {
 	if s.asker.providers.asked(provider) == nil {
 		return false, nil
@@ -129,8 +129,8 @@ func (s *SignIns) IsBrief(ctx context.Context, sid, provider string) (bool, erro
 	return r != nil && r.Brief, err
 }
 
-// Outlives reports whether apps may get grants that outlive a session: the session is local, revalidate is off, or the provider
-// issued a refresh token. An access token of the provider expires too early to check such a grant.
+// Outlives reports whether apps may get grants that outlast a session: the session is local, revalidation is
+// disabled, or the provider issued a refresh token. A provider's access token expires too early to check such grants.
 func (s *SignIns) Outlives(ctx context.Context, sid, provider string) (bool, error) {
 	if s.asker.providers.asked(provider) == nil {
 		return true, nil
@@ -143,8 +143,8 @@ func (s *SignIns) Outlives(ctx context.Context, sid, provider string) (bool, err
 	return false, nil
 }
 
-// Renew replaces the tokens of a sign-in after the provider has confirmed the person again. An access token never replaces a
-// refresh token.
+// Renew replaces the tokens of a sign-in after the provider has confirmed the person again. An
+// access token never replaces a refresh token.
 func (s *SignIns) Renew(ctx context.Context, sid, provider string, held relyingparty.Held) error {
 	key := name(sid, provider)
 	sealed, err := s.asker.records.seal(ctx, key, cmp.Or(held.RefreshToken, held.AccessToken))
@@ -160,8 +160,8 @@ func (s *SignIns) Renew(ctx context.Context, sid, provider string, held relyingp
 	return err
 }
 
-// TryRenewal reports whether the browser may be redirected to the provider now to renew the sign-in of a session, and records
-// the attempt.
+// TryRenewal reports whether the browser may now be redirected to the provider to renew a session's
+// sign-in, and records the attempt.
 func (s *SignIns) TryRenewal(ctx context.Context, sid string, p *people.Provider) (may bool, err error) {
 	_, err = s.asker.records.change(ctx, name(sid, p.Key), func(r *record) bool {
 		if may = s.asker.records.mayRenew(p, r); may {
@@ -172,7 +172,7 @@ func (s *SignIns) TryRenewal(ctx context.Context, sid string, p *people.Provider
 	return may && err == nil, err
 }
 
-// Keep keeps a sign-in for a grant that outlives its session, and reports whether the provider can be asked about it.
+// Keep extends a sign-in for a grant that outlasts its session, and reports whether the sign-in can be checked.
 func (s *SignIns) Keep(ctx context.Context, sid, provider string, lifetime time.Duration) (bool, error) {
 	if s.asker.providers.asked(provider) == nil {
 		return false, nil
@@ -185,8 +185,8 @@ func (s *SignIns) Keep(ctx context.Context, sid, provider string, lifetime time.
 	return r != nil, err
 }
 
-// Serves reports whether a session may be used: the provider does not say no, now or within the interval, nor has it been silent
-// for too long. renewable reports whether the browser may be redirected to renew the sign-in ([SignIns.TryRenewal]).
+// Serves reports whether a session may be used: the provider has not denied the sign-in and has not been silent for
+// too long. renewable reports whether the browser may be redirected to renew the sign-in ([SignIns.TryRenewal]).
 func (s *SignIns) Serves(ctx context.Context, sid, provider string) (serves, renewable bool, err error) {
 	p := s.asker.providers.asked(provider)
 	if p == nil {
@@ -202,8 +202,9 @@ func (s *SignIns) Serves(ctx context.Context, sid, provider string) (serves, ren
 	return err == nil, r != nil && s.asker.records.mayRenew(p, r), err
 }
 
-// Refreshes asks about a sign-in before one of its grants is refreshed, and refuses if the answer is
-// no, or is missing for too long. Of a grant that was kept ([SignIns.Keep]), it was no if the sign-in is gone.
+// Refreshes checks a sign-in before one of its grants is refreshed. It returns an error if the sign-in was denied, or
+// not confirmed for too long. kept marks a grant extended by [SignIns.Keep], for which a missing sign-in counts as
+// denied.
 func (s *SignIns) Refreshes(ctx context.Context, sid, provider string, kept bool) error {
 	p := s.asker.providers.asked(provider)
 	if p == nil {
@@ -223,7 +224,7 @@ func (s *SignIns) Refreshes(ctx context.Context, sid, provider string, kept bool
 	return err
 }
 
-// check asks about a sign-in unless the last yes is recent enough. Without a record there is nothing to ask.
+// check checks a sign-in unless it was confirmed recently. Without a record there is nothing to check.
 func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q question) (*record, error) {
 	r, err := s.asker.records.read(ctx, name)
 	switch {
@@ -263,10 +264,10 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q 
 	return r, s.settle(ctx, p, r, held, err)
 }
 
-// settle returns what a check comes to after an answer: an outage is endured while the last yes is recent enough, but not
-// for what a suspension holds.
+// settle returns the result of a check: an outage is tolerated while the last confirmation is
+// recent enough, except during a suspension.
 func (s *SignIns) settle(ctx context.Context, p *people.Provider, r *record, held bool, err error) error {
-	if held && err == nil { // it was another gateway that asked
+	if held && err == nil { // another gateway performed the check
 		if held, err = s.asker.suspended.holds(ctx, r); held {
 			err = errSuspended
 		}
@@ -282,7 +283,7 @@ func (s *SignIns) settle(ctx context.Context, p *people.Provider, r *record, hel
 	return nil
 }
 
-// ProviderStates returns the states of the providers with revalidate.
+// ProviderStates returns the states of the providers with revalidation.
 func (s *SignIns) ProviderStates(ctx context.Context) (all []ProviderState, err error) {
 	for _, key := range s.asker.providers.accounts.ProviderKeys {
 		p := s.asker.providers.asked(key)
@@ -320,82 +321,82 @@ func (s *SignIns) stateOf(ctx context.Context, p *people.Provider) (ProviderStat
 	return state, nil
 }
 
-// SignIn is one sign-in of a person at a provider.
+// SignIn identifies a sign-in of a person at a provider.
 type SignIn struct {
-	User     string // the sub here
-	SID      string // of the session
-	Provider string // its key
+	User     string // sub at the gateway
+	SID      string // sid of the session
+	Provider string // provider key
 }
 
-// record is a sign-in as stored.
+// record is a stored sign-in.
 type record struct {
 	SID         string    `json:"sid"`
-	Provider    string    `json:"provider"`              // its key
-	Issuer      string    `json:"issuer"`                // its issuer then
-	Subject     string    `json:"subject"`               // the sub there
-	User        string    `json:"user"`                  // the sub here
-	Token       string    `json:"token"`                 // the refresh token, or else an access token for introspection, sealed; "" without either
-	Expires     time.Time `json:"expires,omitzero"`      // of the access token, where there is no refresh token
-	Tried       time.Time `json:"tried,omitzero"`        // latest renewal that has not succeeded
-	Lapses      time.Time `json:"lapses,omitzero"`       // when the refresh token expires, as far as the provider says so
-	Brief       bool      `json:"brief,omitempty"`       // it ends with the person's session there, and another can be asked for
+	Provider    string    `json:"provider"`              // provider key
+	Issuer      string    `json:"issuer"`                // issuer at the sign-in
+	Subject     string    `json:"subject"`               // sub at the provider
+	User        string    `json:"user"`                  // sub at the gateway
+	Token       string    `json:"token"`                 // sealed refresh token, or else access token for introspection; "" without either
+	Expires     time.Time `json:"expires,omitzero"`      // expiry of the access token; zero with a refresh token
+	Tried       time.Time `json:"tried,omitzero"`        // latest renewal attempt without success
+	Lapses      time.Time `json:"lapses,omitzero"`       // expiry of the refresh token as announced by the provider
+	Brief       bool      `json:"brief,omitempty"`       // the tokens end with the person's session at the provider, and longer-lived ones can be requested
 	Bound       bool      `json:"bound,omitempty"`       // see [relyingparty.Held]
 	Introspects bool      `json:"introspects,omitempty"` // see [relyingparty.Held]
-	Seen        time.Time `json:"seen,omitzero"`         // when the person was last active here, to about seenPrecision
-	SignedIn    time.Time `json:"signed_in,omitzero"`    // when the provider issued the first of these tokens
-	Yes         time.Time `json:"yes"`                   // the provider's latest
-	Doubt       time.Time `json:"doubt,omitzero"`        // when it said no, if other people are yet to be checked
-	Denied      bool      `json:"denied,omitempty"`      // it said no, and what there is has not ended yet
-	Offline     bool      `json:"offline,omitempty"`     // a grant outlives the session
-	Session     time.Time `json:"session"`               // when the session is over, if nobody ends it
-	Active      time.Time `json:"active"`                // until when something given lasts by itself
-	Until       time.Time `json:"until"`                 // when nothing refers to the sign-in any more
+	Seen        time.Time `json:"seen,omitzero"`         // latest activity of the person, accurate to about seenPrecision
+	SignedIn    time.Time `json:"signed_in,omitzero"`    // issue time of the first of these tokens
+	Yes         time.Time `json:"yes"`                   // the provider's latest confirmation
+	Doubt       time.Time `json:"doubt,omitzero"`        // time of a denial while other people are being checked
+	Denied      bool      `json:"denied,omitempty"`      // the denial is final, but its revocations are incomplete
+	Offline     bool      `json:"offline,omitempty"`     // a grant outlasts the session
+	Session     time.Time `json:"session"`               // expiry of the session
+	Active      time.Time `json:"active"`                // latest expiry of an issued token or session
+	Until       time.Time `json:"until"`                 // expiry of the last reference to the sign-in
 
-	Claim   string    `json:"claim,omitempty"`  // of the gateway that is asking
-	Claimed time.Time `json:"claimed,omitzero"` // until when it is
+	Claim   string    `json:"claim,omitempty"`  // claim of the gateway that performs a check
+	Claimed time.Time `json:"claimed,omitzero"` // expiry of the claim
 }
 
 const (
 	recordPrefix = "upstream:"
-	duePrefix    = "upstream-due:" // marks what the sweep looks at
+	duePrefix    = "upstream-due:" // marks sign-ins for the sweep
 )
 
-// seenPrecision is how long a person's activity is not written again.
+// seenPrecision is the time for which a person's activity is not written again.
 const seenPrecision = time.Minute
 
-// closing is how long after its end the sweep has to give a refresh token back.
+// closing is the time after the end of a sign-in in which a sweep can revoke its refresh token.
 const closing = time.Hour
 
-// reason is why sessions end.
+// reason is the reason recorded for ended sessions.
 const reason = "the identity provider no longer admits the person, or ended the sign-in"
 
 var errEnded = oauth2.InvalidGrant(reason)
 
-// name is that of the sign-in of a session at a provider. Someone may sign in to a session again at another.
+// name identifies the sign-in of a session at a provider. A session may have sign-ins at several providers.
 func name(sid, provider string) string { return sid + "." + provider }
 
 func (r *record) name() string { return name(r.SID, r.Provider) }
 
-// lastsLonger reports whether one can be asked by the token of a sign-in for longer than by that of the next in its session.
+// lastsLonger reports whether the sign-in can be checked for longer than the next one in its session.
 func (r *record) lastsLonger(next *record) bool {
 	lasts := next.Brief && !r.Brief || !next.Expires.IsZero()
 	return lasts && r.Doubt.IsZero() && r.Expires.IsZero() && r.Subject == next.Subject && r.Issuer == next.Issuer
 }
 
-// records are those of all sign-ins.
+// records stores and loads sign-ins.
 type records struct {
 	store store.Store
-	keys  keyring.Storing // seal the refresh tokens
+	keys  keyring.Storing // seals refresh tokens
 }
 
-// extend makes something last.
+// extend moves an expiry to a later time.
 func extend(until *time.Time, to time.Time) {
 	if to.After(*until) {
 		*until = to
 	}
 }
 
-// calls returns the calls that store a record in place of what was read; nil for nothing.
+// calls returns the calls that replace a record as read; nil read means a new one.
 func (rs records) calls(r *record, read []byte) ([]*store.Call, error) {
 	extend(&r.Until, r.Active.Add(closing))
 	value, err := store.ToJSON(r)
@@ -408,24 +409,24 @@ func (rs records) calls(r *record, read []byte) ([]*store.Call, error) {
 
 func (rs records) now() time.Time { return store.Now(rs.store) }
 
-// age is how long ago the provider's last yes is.
+// age returns the time since the provider's last confirmation.
 func (rs records) age(r *record) time.Duration { return store.Since(rs.store, r.Yes) }
 
-// isIdle reports whether the person was not active here since the last check, so that to refresh their token there would keep
-// them signed in for nothing.
+// isIdle reports whether the person has been inactive since the last check, so that refreshing
+// their token would needlessly prolong their session at the provider.
 func (r *record) isIdle() bool { return r.Bound && !r.Seen.After(r.Yes) }
 
-// isUnseen reports whether it is time to write that the person is active.
+// isUnseen reports whether the person's activity has to be written again.
 func (rs records) isUnseen(r *record) bool { return store.Since(rs.store, r.Seen) >= seenPrecision }
 
-// see notes that the person is active.
+// see records the person's activity.
 func (rs records) see(r *record) bool {
 	r.Seen = rs.now()
 	return true
 }
 
-// isMute reports whether there is no token to ask the provider by: introspecting an expired access token reveals nothing about
-// the person.
+// isMute reports whether no token for checks exists: introspection of an expired access token
+// reveals nothing about the person.
 func (rs records) isMute(r *record) bool { return r.Token == "" || rs.hasExpired(r) }
 
 // hasExpired reports whether the access token has expired. A refresh token never counts as expired.
@@ -433,8 +434,9 @@ func (rs records) hasExpired(r *record) bool {
 	return !r.Expires.IsZero() && !rs.now().Before(r.Expires.Add(-relyingparty.Leeway))
 }
 
-// mayRenew reports whether the browser may be redirected to the provider to renew a sign-in whose access token has expired. After
-// a failed attempt it waits for the interval, so that a provider that is down does not delay every page.
+// mayRenew reports whether the browser may be redirected to the provider to renew a sign-in whose access token has
+// expired. Failed attempts are repeated only after the interval, so that an outage of the provider does not delay
+// every page.
 func (rs records) mayRenew(p *people.Provider, r *record) bool {
 	return r.Issuer == p.Issuer && rs.hasExpired(r) && store.Since(rs.store, r.Tried) >= p.Revalidate.Interval
 }
@@ -443,13 +445,13 @@ func (rs records) mayRenew(p *people.Provider, r *record) bool {
 func (rs records) renew(r *record, held relyingparty.Held, sealed string) {
 	now := rs.now()
 	r.Token, r.Expires, r.Lapses, r.Brief, r.Bound, r.Introspects = sealed, held.Expires, held.RefreshUntil, held.Brief, held.Bound, held.Introspects
-	r.SignedIn, r.Yes, r.Doubt, r.Claim = now, now, time.Time{}, "" // a check by the old token that is still running is discarded
+	r.SignedIn, r.Yes, r.Doubt, r.Claim = now, now, time.Time{}, "" // discards a running check with the old token
 	if !rs.hasExpired(r) {
 		r.Tried = time.Time{}
 	}
 }
 
-// hasLapsed reports whether the refresh token has expired, as the provider announced: a denial is about nothing else.
+// hasLapsed reports whether the refresh token has reached its announced expiry, which explains a denial.
 func (rs records) hasLapsed(r *record) bool { return !r.Lapses.IsZero() && rs.now().After(r.Lapses) }
 
 // read returns a record, or nil.
@@ -457,7 +459,7 @@ func (rs records) read(ctx context.Context, name string) (*record, error) {
 	return store.GetJSON[record](ctx, rs.store, recordPrefix+name)
 }
 
-// seal seals a token; "" stays as it is.
+// seal seals a token; "" is returned unchanged.
 func (rs records) seal(ctx context.Context, name, token string) (string, error) {
 	if token == "" {
 		return "", nil
@@ -469,13 +471,13 @@ func (rs records) open(ctx context.Context, r *record) (string, error) {
 	return rs.keys.UnsealStored(ctx, r.Token, recordPrefix+r.name())
 }
 
-// until is the time that is left, at least a second.
+// until returns the time left, at least a second.
 func (rs records) until(t time.Time) time.Duration {
 	return max(store.Until(rs.store, t), time.Second).Truncate(time.Second)
 }
 
-// change changes a record, unless do says that there is nothing to change, and returns it as it is
-// then; nil if there is none. After a concurrent change, do runs again.
+// change modifies a record unless do returns false, and returns the resulting record; nil without a
+// record. After a concurrent change, do runs again.
 func (rs records) change(ctx context.Context, name string, do func(*record) bool) (r *record, err error) {
 	err = store.Retry(ctx, func() error {
 		read, err := store.Values(ctx, rs.store, recordPrefix+name)
@@ -494,7 +496,7 @@ func (rs records) change(ctx context.Context, name string, do func(*record) bool
 	return r, err
 }
 
-// remove removes a sign-in of which nothing is left.
+// remove removes a sign-in without remaining sessions and grants.
 func (rs records) remove(ctx context.Context, name string) error {
 	return rs.store.Do(ctx, store.Deleting(recordPrefix+name, duePrefix+name)...)
 }

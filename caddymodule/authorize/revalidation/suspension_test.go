@@ -12,14 +12,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// member is somebody who has signed in at the hospital.
+// member is a person with a sign-in at the hospital.
 type member struct {
 	subject string
 	*authorizetest.Browser
 	authorizetest.TokenResponse
 }
 
-// staff signs people in, at one gateway after the other.
+// staff signs people in at alternating gateways.
 func (h *hospital) staff(n int) (all []*member) {
 	h.t.Helper()
 	for i := range n {
@@ -34,7 +34,7 @@ func (h *hospital) staff(n int) (all []*member) {
 	return all
 }
 
-// admits makes the provider admit these people, the first of whom signs in next, and nobody else.
+// admits makes the provider admit only these people, the first of whom signs in next.
 func (h *hospital) admits(subjects ...string) {
 	h.Change(func(s *providertest.Settings) {
 		s.People = []providertest.Person{{Subject: "another"}}
@@ -54,7 +54,7 @@ func subjects(of []*member) (all []string) {
 	return all
 }
 
-// mistakes are what makes a provider deny everybody, and the repair.
+// mistakes are errors that make a provider deny everyone, with their repair.
 var mistakes = map[string]func(*hospital) (repair func()){
 	"another host name": func(h *hospital) func() {
 		h.Change(func(s *providertest.Settings) { s.Metadata["issuer"] = "https://other.hospital.example" })
@@ -70,8 +70,8 @@ var mistakes = map[string]func(*hospital) (repair func()){
 	},
 }
 
-// A provider that denies everybody by mistake is suspended: nothing is revoked, and once it is repaired everything works again,
-// however long that took.
+// A provider that denies everyone by mistake is suspended: nothing is revoked, and access resumes
+// after the repair, however long it takes.
 func TestMistakeOfProviderEndsNothing(t *testing.T) {
 	t.Parallel()
 	for name, mistake := range mistakes {
@@ -98,7 +98,7 @@ func TestMistakeOfProviderEndsNothing(t *testing.T) {
 	}
 }
 
-// wantSuspended checks that nothing works, and that apps are told to try again.
+// wantSuspended checks that access is rejected and that apps are told to retry.
 func (m *member) wantSuspended(t *testing.T) {
 	t.Helper()
 	if m.SignedIn() || m.TokenWorks(m.AccessToken) {
@@ -107,7 +107,7 @@ func (m *member) wantSuspended(t *testing.T) {
 	m.wantRetry(t)
 }
 
-// wantRetry checks that apps are told to try again.
+// wantRetry checks that apps are told to retry.
 func (m *member) wantRetry(t *testing.T) {
 	t.Helper()
 	r := m.Post("/oauth2/token", authorizetest.RefreshForm(m.TokenResponse.Refresh, nil))
@@ -116,7 +116,7 @@ func (m *member) wantRetry(t *testing.T) {
 	}
 }
 
-// However few of many are confirmed, a denial of the others is about them, and takes effect at once.
+// If anyone else is confirmed, the denials of others take effect at once.
 func TestDenialsWhileOthersAreConfirmed(t *testing.T) {
 	t.Parallel()
 	for _, stay := range []int{1, 5} {
@@ -139,7 +139,8 @@ func TestDenialsWhileOthersAreConfirmed(t *testing.T) {
 	}
 }
 
-// With fewer than two other people signed in, a denial takes effect, unless the discovery document names another issuer.
+// With fewer than two other people signed in, a denial takes effect, unless the discovery document names another
+// issuer.
 func TestMistakeAtSmallSite(t *testing.T) {
 	t.Parallel()
 	for name, mistake := range mistakes {
@@ -157,7 +158,7 @@ func TestMistakeAtSmallSite(t *testing.T) {
 	}
 }
 
-// Whoever signs in at a suspended provider is served and checked, while those of before wait.
+// New sign-ins at a suspended provider are served and checked, while earlier ones wait.
 func TestSignInAtSuspendedProvider(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
@@ -182,7 +183,7 @@ func TestSignInAtSuspendedProvider(t *testing.T) {
 	})
 }
 
-// An operator can accept that a provider denies everybody.
+// An operator can accept that a provider denies everyone.
 func TestAcceptDenials(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {
@@ -204,7 +205,7 @@ func TestAcceptDenials(t *testing.T) {
 	})
 }
 
-// While others cannot be checked, a denial is neither believed nor ignored.
+// While other people cannot be checked, a denial is neither final nor ignored.
 func TestDenialInDoubt(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
@@ -220,7 +221,7 @@ func TestDenialInDoubt(t *testing.T) {
 	})
 }
 
-// Refresh tokens that have expired when the provider said are no mistake of it, however many there are.
+// Refresh tokens that reach their announced expiry are no error of the provider, however many there are.
 func TestExpiredTokensAreNoMistake(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
@@ -236,7 +237,8 @@ func TestExpiredTokensAreNoMistake(t *testing.T) {
 	})
 }
 
-// The denial of a refresh token past its announced expiry takes effect at once, even while the provider denies everyone else.
+// The denial of a refresh token past its announced expiry takes effect at once, even while the provider denies
+// everyone else.
 func TestExpiredTokenAmongMistakes(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {
@@ -256,7 +258,7 @@ func TestExpiredTokenAmongMistakes(t *testing.T) {
 	})
 }
 
-// A provider that logs off many idle people at once, as at the end of a shift, is not suspended.
+// A provider that logs off many idle people at once, e.g. at the end of a shift, is not suspended.
 func TestIdleShiftIsNoMistake(t *testing.T) {
 	t.Parallel()
 	inBoundHospital(t, true, func(h *hospital) {
