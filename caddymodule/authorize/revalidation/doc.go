@@ -1,11 +1,13 @@
 // Package revalidation rechecks at identity providers whether people who signed in there are still
 // permitted, and updates their claims. If a person is disabled or deleted at the provider, or their
-// session there was ended, everything issued from the sign-in is revoked. Lost groups have no effect any more.
+// session there was ended, everything issued from the sign-in is revoked.
 //
 // A check uses the provider's refresh token (RFC 6749 §6, OpenID Connect Core §12), which is stored
 // sealed for each sign-in: each session and provider. A new ID token confirms the sign-in,
 // invalid_grant and similar errors deny it, and anything else is an outage, during which access
-// continues until the last confirmation is too old. Without a refresh token, the access token is introspected (RFC 7662) until it expires, if introspection worked at the sign-in. Afterwards, package signin redirects the person's browser to the provider with prompt=none.
+// continues until the last confirmation is too old. Without a refresh token, the access token is
+// introspected (RFC 7662) while it lasts, if introspection worked at the sign-in. Once it has expired,
+// package signin redirects the person's browser to the provider with prompt=none.
 //
 //	sign-in ──▶ record ─┬─ session used, app refreshed ─▶ recently confirmed? ─▶ continue
 //	                    │                                      │ no

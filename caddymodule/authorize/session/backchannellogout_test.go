@@ -25,8 +25,8 @@ func saying(name string, value any) func(*providertest.IDToken) {
 	}
 }
 
-// OpenID Connect Back-Channel Logout 1.0 §2.5, §2.7, §2.8: whoever signs out at the
-// provider is signed out of what began there, and of nothing else.
+// Logout at the provider ends the sessions that started there, and no others (OpenID Connect
+// Back-Channel Logout 1.0 §2.5, §2.7, §2.8).
 func TestSignedOutAtProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = saying("sid", "one") })
@@ -75,7 +75,7 @@ func TestSignedOutAtProvider(t *testing.T) {
 	}
 }
 
-// A provider has its say about its own sign-ins alone, whatever their sub and sid.
+// A provider can end only its own sign-ins, whatever sub and sid it sends.
 func TestSignedOutAtOneProvider(t *testing.T) {
 	t.Parallel()
 	p, other := providertest.Start(t), providertest.Start(t)
@@ -97,7 +97,7 @@ func TestSignedOutAtOneProvider(t *testing.T) {
 	}
 }
 
-// What is said by another provider, or for another, or twice, ends nothing, and is 400.
+// Logout tokens of another provider, for another audience, or sent twice are rejected with 400.
 func TestSignedOutAtProviderRefused(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -136,7 +136,7 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 	}
 }
 
-// A logout that fails is 400 too (§2.8), and the token counts when it comes again.
+// A failed logout also returns 400 (§2.8), and its token can be sent again.
 func TestSignedOutAtProviderFails(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -165,8 +165,8 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 	}
 }
 
-// A gateway that dies, at whatever call of the store, leaves the token as it was or the
-// person signed out: the provider sends it again, perhaps to another gateway.
+// If a gateway crashes at any store call, the token is unused or the person signed out, so that the
+// provider can retry at another gateway.
 func TestSignedOutAtProviderByGatewayThatDies(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -191,7 +191,7 @@ func TestSignedOutAtProviderByGatewayThatDies(t *testing.T) {
 	}
 }
 
-// A store that is full keeps nobody signed in.
+// A full store does not prevent logout.
 func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -209,7 +209,7 @@ func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 	}
 }
 
-// Our own clients are told in turn.
+// Logout at the provider also notifies our clients.
 func TestSignedOutAtProviderIsPassedOn(t *testing.T) {
 	t.Parallel()
 	p, client := providertest.Start(t), authorizetest.NewParty(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// stored returns sessions with one that is stored.
+// stored returns Sessions with one stored session.
 func stored(t *testing.T, session Session) *Sessions {
 	t.Helper()
 	kept := store.NewMemory(0, 0)
@@ -23,7 +23,7 @@ func stored(t *testing.T, session Session) *Sessions {
 	return &Sessions{Durable: kept, Store: kept, Lifetime: time.Hour, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// A session is found by its sid together with its user only.
+// FindNamed requires both the sid and its user.
 func TestSessionIsNamedWithUser(t *testing.T) {
 	t.Parallel()
 	s := stored(t, Session{User: "alice"})
@@ -34,7 +34,7 @@ func TestSessionIsNamedWithUser(t *testing.T) {
 	}
 }
 
-// A provider that names neither a subject nor a session ends nothing.
+// A logout without subject and session ends nothing.
 func TestProviderThatNamesNobody(t *testing.T) {
 	t.Parallel()
 	s := stored(t, Session{User: "alice", Provider: "hospital", UpstreamSubject: "1"})
@@ -46,7 +46,7 @@ func TestProviderThatNamesNobody(t *testing.T) {
 	}
 }
 
-// A provider's note that a subject or session has ended is about the sign-ins at that provider only.
+// An ending recorded for a subject or session applies to sign-ins at that provider only.
 func TestEndingIsOfOneProvider(t *testing.T) {
 	t.Parallel()
 	s := stored(t, Session{})
@@ -74,7 +74,7 @@ func TestEndingIsOfOneProvider(t *testing.T) {
 	}
 }
 
-// fhir-sessions end <sid> has to work for every session.
+// No sid starts with a dash, because fhir-sessions end <sid> has to accept every session.
 func TestSIDIsNoFlag(t *testing.T) {
 	t.Parallel()
 	for range 2000 {
@@ -84,7 +84,7 @@ func TestSIDIsNoFlag(t *testing.T) {
 	}
 }
 
-// TestBeganWith checks which sessions a provider ends by naming a subject, a session there, or both.
+// TestBeganWith checks which sessions match a provider's subject, session, or both.
 func TestBeganWith(t *testing.T) {
 	t.Parallel()
 	hospital, clinic := new(people.Provider), new(people.Provider)

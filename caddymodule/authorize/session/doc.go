@@ -1,7 +1,7 @@
-// Package session keeps people signed in until they sign out.
+// Package session manages browser sessions.
 //
-//	session.go   a session as stored, who is signed in at a browser, and how a session starts
-//	end.go       ends sessions with what they gave, also when an identity provider says that the person signed out there
-//	listing.go   the sessions of a person, and those shown to operators
-//	notifier.go  notifies the clients of a session of its end (OpenID Connect Back-Channel Logout)
+//	session.go   stored sessions, the session of a browser, and the start of a session
+//	end.go       end of sessions and of their grants, including logout at an identity provider
+//	listing.go   lists of a person's sessions, for themselves and for operators
+//	notifier.go  notification of a session's clients (OpenID Connect Back-Channel Logout)
 package session

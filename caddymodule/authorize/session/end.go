@@ -17,9 +17,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// EndByID ends the session with a sid and notifies its participants. It returns how many
-// it ended: none if it had ended before. The sid proves nothing: call it for operators, or once
-// it is known whose the session is.
+// EndByID ends the session with a sid and notifies its participants. It returns the number of ended
+// sessions: 0 if the session had already ended. The sid is no proof of possession: callers must be
+// operators or have identified the session's owner.
 func (s *Sessions) EndByID(ctx context.Context, sid string) (int, error) {
 	stored, err := s.Find(ctx, sid)
 	if errors.Is(err, ErrUnreadable) {
@@ -31,12 +31,12 @@ func (s *Sessions) EndByID(ctx context.Context, sid string) (int, error) {
 	return 1, s.End(ctx, stored)
 }
 
-// EndByUser ends all sessions of a user, and returns how many.
+// EndByUser ends all sessions of a user and returns their number.
 func (s *Sessions) EndByUser(ctx context.Context, user string) (int, error) {
 	return s.endOf(ctx, user, "")
 }
 
-// endOf ends all sessions of a user but the one with a sid, and returns how many.
+// endOf ends all sessions of a user except one, and returns their number.
 func (s *Sessions) endOf(ctx context.Context, user, except string) (ended int, err error) {
 	return each(s.ofUser(ctx, user), func(stored *Session) (bool, error) {
 		if stored.SID == except {
@@ -46,7 +46,8 @@ func (s *Sessions) endOf(ctx context.Context, user, except string) (ended int, e
 	})
 }
 
-// each calls do for sessions, and returns for how many it did something and succeeded. It continues after an error.
+// each calls do for every session and returns the number of sessions for which do returned true without an error. It continues
+// after errors.
 func each(sessions iter.Seq2[*Session, error], do func(*Session) (bool, error)) (done int, err error) {
 	var errs []error
 	for stored, err := range sessions {
@@ -61,12 +62,12 @@ func each(sessions iter.Seq2[*Session, error], do func(*Session) (bool, error)) 
 	return done, errors.Join(errs...)
 }
 
-// End ends a session and all that depends on it. It first reads whom to notify: once the
-// session is gone, a failure could not be made good.
+// End ends a session and everything that depends on it. It reads the participants first, because
+// a failure could not be repaired once the session is gone.
 //
-// All that it needs is the sid. If the record cannot be read, and nobody else said whose the
-// session is, the notices have no sub (Back-Channel Logout §2.4 asks for sub or sid), and the entry
-// that voids what clients got is not counted among that person's.
+// Only the sid is required. If the record is unreadable and the user unknown, logout tokens have
+// no sub (Back-Channel Logout §2.4 requires sub or sid), and the entry that voids the session's
+// grants is not counted for the user.
 func (s *Sessions) End(ctx context.Context, stored *Session) error {
 	participants, err := s.Participants.list(ctx, stored.SID)
 	if err != nil {
@@ -84,7 +85,7 @@ func (s *Sessions) End(ctx context.Context, stored *Session) error {
 	return nil
 }
 
-// recordEnd records that a session has ended.
+// recordEnd records the end of a session in the audit trail.
 func (s *Sessions) recordEnd(ctx context.Context, stored *Session) {
 	reason := audit.SessionEndReason(ctx)
 	if stored.IsUnreadable() {
@@ -94,7 +95,7 @@ func (s *Sessions) recordEnd(ctx context.Context, stored *Session) {
 	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Person: stored.Upstream(), Reason: reason})
 }
 
-// delete also frees the room reserved for the cutoff; if that fails, it expires.
+// delete also frees the space reserved for the cutoff. On error, the reservation expires.
 func (s *Sessions) delete(ctx context.Context, sid string) error {
 	err := s.Durable.Delete(ctx, Key(sid))
 	if err == nil && s.Durable != s.Store {
@@ -103,13 +104,13 @@ func (s *Sessions) delete(ctx context.Context, sid string) error {
 	return err
 }
 
-// RemoveClients removes all clients from a person's sessions, and notifies them.
+// RemoveClients removes all clients from a user's sessions and notifies them.
 func (s *Sessions) RemoveClients(ctx context.Context, user string) error {
 	_, err := each(s.ofUser(ctx, user), func(stored *Session) (bool, error) { return true, s.removeFrom(ctx, stored) })
 	return err
 }
 
-// RemoveClient removes a client from the sessions of a user, or of all if user is empty,
+// RemoveClient removes a client from the sessions of a user, or from all sessions if user is empty,
 // and notifies it.
 func (s *Sessions) RemoveClient(ctx context.Context, user, clientID string) error {
 	client, err := s.Participants.Clients.Find(ctx, clientID)
@@ -124,14 +125,14 @@ func (s *Sessions) RemoveClient(ctx context.Context, user, clientID string) erro
 	return err
 }
 
-// removeFrom removes clients from a session, or all of them, and notifies them.
+// removeFrom removes some or all clients from a session and notifies them.
 func (s *Sessions) removeFrom(ctx context.Context, stored *Session, clients ...string) error {
 	found, err := s.Participants.list(ctx, stored.SID, clients...)
 	if err != nil {
 		return err
 	}
 	if err := s.Participants.remove(ctx, found); err != nil {
-		// They expire, and mean nothing to a client without a grant.
+		// The entries expire, and have no effect for a client without a grant.
 		s.Logger.WarnContext(ctx, "clients not removed from a session", "error", err)
 	}
 	s.Notifier.notify(ctx, stored, found)
@@ -139,19 +140,19 @@ func (s *Sessions) removeFrom(ctx context.Context, stored *Session, clients ...s
 }
 
 const (
-	// signingIn is longer than it takes from a provider's ID token to the session: the page for a second factor may be
-	// in between.
+	// signingIn exceeds the time between a provider's ID token and the stored session, including
+	// the page for a second factor.
 	signingIn = 20 * time.Minute
 
-	// noSession stands for the sid of sessions whose ID token had none.
+	// noSession replaces the sid of sessions whose ID token had none.
 	noSession = "\x00"
 )
 
-// EndUpstream ends the sessions that began with a subject's sign-in at a provider, or with one session there; one of the
-// two may be empty. Those of sign-ins that are under way are not stored ([Sessions.NoteEnded]).
+// EndUpstream ends the sessions that started with a subject's sign-in at a provider, or with one
+// session there. One of the two may be empty. Sign-ins in progress are handled by [Sessions.NoteEnded].
 func (s *Sessions) EndUpstream(ctx context.Context, p *people.Provider, subject, session string) error {
 	if subject == "" && session == "" {
-		return nil // which would be everybody
+		return nil // would mean everyone
 	}
 	if err := s.NoteEnded(ctx, p, subject, session); err != nil {
 		return err
@@ -160,8 +161,8 @@ func (s *Sessions) EndUpstream(ctx context.Context, p *people.Provider, subject,
 	return err
 }
 
-// NoteEnded notes that a provider has ended what it told until now of a subject or one session there. Call it before
-// looking for sessions: whoever stores one meanwhile finds the note, or the session is found.
+// NoteEnded records that a provider has ended all previous sign-ins of a subject or session. It must
+// precede the search for sessions: a session stored concurrently is either found or sees the record.
 func (s *Sessions) NoteEnded(ctx context.Context, p *people.Provider, subject, session string) error {
 	keys := []string{upstreamEndKey(p.Key, subject, session)}
 	if subject != "" && session != "" {
@@ -175,7 +176,7 @@ func (s *Sessions) NoteEnded(ctx context.Context, p *people.Provider, subject, s
 	if err == nil {
 		err = store.Do(ctx, store.In(s.Durable, calls...))
 	}
-	if errors.Is(err, store.ErrFull) { // nor is there room for a session
+	if errors.Is(err, store.ErrFull) { // then sessions cannot be stored either
 		s.Logger.WarnContext(ctx, "that an identity provider has ended sign-ins could not be noted", "idp", p.Key, "error", err)
 		return nil
 	}
@@ -186,7 +187,7 @@ func upstreamEndKey(provider, subject, session string) string {
 	return store.Key("upstream-ended", fmt.Sprintf("%s %q %q", provider, subject, session))
 }
 
-// endings returns the calls that read whether a provider has ended the sign-in of a session; none if it began here.
+// endings returns the calls that read whether the provider has ended the session's sign-in; none for password sign-ins.
 func (s *Session) endings() (calls []*store.Call) {
 	if s.Provider == "" {
 		return nil
@@ -200,7 +201,7 @@ func (s *Session) endings() (calls []*store.Call) {
 	return calls
 }
 
-// endedBy reports whether one of the endings that were read is of this sign-in.
+// endedBy reports whether one of the read endings applies to this sign-in.
 func (s *Session) endedBy(endings []*store.Call) bool {
 	for _, found := range endings {
 		var at time.Time
@@ -211,8 +212,8 @@ func (s *Session) endedBy(endings []*store.Call) bool {
 	return false
 }
 
-// beganWith reports whether a provider names the session's sign-in, by subject, session or
-// both. A session without one there is ended by any word about its person.
+// beganWith reports whether a provider refers to the session's sign-in by subject, session or both.
+// A session without a provider sid matches by subject alone.
 func (s *Session) beganWith(p *people.Provider, subject, session string) bool {
 	if s.Provider != p.Key || subject != "" && subject != s.UpstreamSubject {
 		return false
@@ -220,29 +221,29 @@ func (s *Session) beganWith(p *people.Provider, subject, session string) bool {
 	return session == "" || session == s.UpstreamSession || s.UpstreamSession == "" && subject != ""
 }
 
-// MaxUpstreamSession bounds a provider's sid, in bytes, also in its logout tokens.
+// MaxUpstreamSession limits a provider's sid in bytes, including in its logout tokens.
 const MaxUpstreamSession = 255
 
 // BackchannelLogout ends sessions of people who signed out at their provider.
 type BackchannelLogout struct {
 	*endpoint.Responder
-	Store    store.Store // holds the used logout tokens
-	Sessions *Sessions   // that end
+	Store    store.Store // store for used logout tokens
+	Sessions *Sessions   // sessions to end
 }
 
-// Serve is the back-channel logout endpoint for a provider (OpenID Connect Back-Channel
-// Logout 1.0 §2.5).
+// Serve handles the back-channel logout endpoint of a provider (OpenID Connect Back-Channel Logout
+// 1.0 §2.5).
 func (b *BackchannelLogout) Serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	if err := b.useLogoutToken(w, r, p); err != nil {
 		e := *oauth2.AsError(err)
-		e.Status = http.StatusBadRequest // whatever failed (§2.8)
+		e.Status = http.StatusBadRequest // required for every error (§2.8)
 		b.Trail.Record(r.Context(), audit.Event{Kind: audit.SignOut, Err: &e})
 		b.WriteError(w, r, &e)
 	}
 }
 
-// useLogoutToken ends the sessions that a logout token names (§2.6, §2.7). The token can be
-// used once, but again after a failure.
+// useLogoutToken ends the sessions that a logout token refers to (§2.6, §2.7). A token can be used
+// once, or again after an error.
 func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	form, err := oauth2.FormParameters(w, r)
 	if err != nil {
@@ -257,7 +258,7 @@ func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Reques
 	case err != nil:
 		return err
 	}
-	// Only the provider can make us look at all sessions.
+	// Reading all sessions requires a token signed by the provider.
 	lasting := max(time.Until(token.Expiry)+relyingparty.Leeway, time.Second)
 	first, err := store.Once(ctx, b.Store, store.Key("logout-token", p.Key+"\x00"+token.ID), lasting, func() error {
 		return b.Sessions.EndUpstream(ctx, p, token.Subject, token.Session)

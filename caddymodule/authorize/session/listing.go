@@ -13,30 +13,30 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Info describes a session to operators.
+// Info describes a session for its user and for operators.
 type Info struct {
-	ID         string    `json:"sid"`                    // that clients know
-	User       string    `json:"user"`                   // the sub of the person
-	Since      time.Time `json:"since"`                  // when the session began
-	SignedInAt time.Time `json:"signed_in_at"`           // when the person last signed in
-	Provider   string    `json:"provider,omitempty"`     // key of the identity provider; "" for a password here
-	Subject    string    `json:"upstream_sub,omitempty"` // sub there
-	UserName   string    `json:"user_name,omitempty"`    // there, in lists for operators
-	Clients    []string  `json:"clients,omitempty"`      // ids of the clients that got a code or tokens in it
-	Address    string    `json:"address,omitempty"`      // IP address of the last sign-in
-	UserAgent  string    `json:"user_agent,omitempty"`   // User-Agent of the last sign-in, at most 200 bytes, for display alone
+	ID         string    `json:"sid"`                    // sid, known to clients
+	User       string    `json:"user"`                   // sub of the user
+	Since      time.Time `json:"since"`                  // start of the session
+	SignedInAt time.Time `json:"signed_in_at"`           // time of the latest sign-in
+	Provider   string    `json:"provider,omitempty"`     // key of the identity provider; "" for a password sign-in
+	Subject    string    `json:"upstream_sub,omitempty"` // sub at the provider
+	UserName   string    `json:"user_name,omitempty"`    // user name at the provider, in lists for operators
+	Clients    []string  `json:"clients,omitempty"`      // ids of clients that got a code or token in the session
+	Address    string    `json:"address,omitempty"`      // IP address of the latest sign-in
+	UserAgent  string    `json:"user_agent,omitempty"`   // User-Agent of the latest sign-in, at most 200 bytes, for display only
 }
 
-// maxListed is how many of their own sessions a person sees: the latest.
+// maxListed is the number of their latest sessions shown to a user.
 const maxListed = 100
 
-// Listing shows sessions to operators, and to the people whose they are, who may end them.
+// Listing lists sessions for operators and for their users, who may end them.
 type Listing struct {
-	Sessions *Sessions // that are shown
+	Sessions *Sessions // sessions to list
 }
 
-// List returns the sessions of a user, or all if user is empty, except those whose person
-// must sign in again (see [Sessions.User]). To list all, it takes time in proportion to the
+// List returns the sessions of a user, or all sessions if user is empty, except sessions that
+// require a new sign-in (see [Sessions.User]). The run time for all sessions is proportional to the
 // size of the store.
 func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
 	list := []Info{}
@@ -62,7 +62,7 @@ func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
 	return list, nil
 }
 
-// info describes a session; nil if its person must sign in again.
+// info describes a session; nil if it requires a new sign-in.
 func (l Listing) info(ctx context.Context, stored *Session) (*Info, error) {
 	user, err := l.Sessions.User(ctx, stored)
 	if user == nil || err != nil {
@@ -77,8 +77,8 @@ func (l Listing) info(ctx context.Context, stored *Session) (*Info, error) {
 	return &described, err
 }
 
-// Own returns a person's latest sessions, but for those whose records cannot be read, which sign
-// nobody in. Unlike [Listing.List], it does not search the store.
+// Own returns a user's latest sessions, except those with unreadable records, which are not
+// accepted as sessions. Unlike [Listing.List], it does not search the store.
 func (l Listing) Own(ctx context.Context, user string) ([]Info, error) {
 	sids, err := l.Sessions.listOf(user).Items(ctx, sidSize)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Session) describe() Info {
 	}
 }
 
-// own returns a session if it is a person's, and they need not sign in again, and else nil.
+// own returns the session if it belongs to the user and requires no new sign-in; otherwise nil.
 func (l Listing) own(ctx context.Context, user string, stored *Session) (*Session, error) {
 	if stored == nil || stored.User != user {
 		return nil, nil
@@ -123,7 +123,7 @@ func (l Listing) own(ctx context.Context, user string, stored *Session) (*Sessio
 	return stored, nil
 }
 
-// EndOwn ends one session of a person. Anybody else's stays as it is.
+// EndOwn ends a session of the user. Sessions of other users are left alone.
 func (l Listing) EndOwn(ctx context.Context, user, sid string) error {
 	stored, err := l.Sessions.Find(ctx, sid)
 	if stored == nil || err != nil || stored.User != user {
@@ -132,23 +132,23 @@ func (l Listing) EndOwn(ctx context.Context, user, sid string) error {
 	return l.Sessions.End(ctx, stored)
 }
 
-// EndOthers ends all sessions of a person but the one with a sid.
+// EndOthers ends all sessions of a user except one.
 func (l Listing) EndOthers(ctx context.Context, user, sid string) error {
 	_, err := l.Sessions.endOf(ctx, user, sid)
 	return err
 }
 
-// listOf is the list of a person's sessions.
+// listOf returns the list of a user's sessions.
 func (s *Sessions) listOf(user string) store.RecentList {
 	return store.RecentList{Store: s.Durable, Key: store.Key("sessions", user), Max: maxSessions, TTL: s.Lifetime}
 }
 
-// upstreamList is the list of the sessions that began with a subject's sign-in at a provider.
+// upstreamList returns the list of sessions that started with a subject's sign-in at a provider.
 func (s *Sessions) upstreamList(provider, subject string) store.RecentList {
 	return store.RecentList{Store: s.Durable, Key: store.Key("upstream-sessions", provider+"\x00"+subject), Max: maxSessions, TTL: s.Lifetime}
 }
 
-// listsOf are the lists that a session is in.
+// listsOf returns the lists that contain a session.
 func (s *Sessions) listsOf(stored *Session) []store.RecentList {
 	lists := []store.RecentList{s.listOf(stored.User)}
 	if stored.Provider != "" {
@@ -157,13 +157,13 @@ func (s *Sessions) listsOf(stored *Session) []store.RecentList {
 	return lists
 }
 
-// listed returns the sids in a list and the sessions with these sids.
+// listed returns the sids in a list and their sessions.
 func (s *Sessions) listed(ctx context.Context, list store.RecentList) (sids []string, sessions iter.Seq2[*Session, error], err error) {
 	sids, err = list.Items(ctx, sidSize)
 	return sids, readSessions(ctx, s.Durable, keysOfSIDs(sids)), err
 }
 
-// keysOfSIDs are the keys of sessions, each once.
+// keysOfSIDs returns the distinct keys of sessions.
 func keysOfSIDs(sids []string) (keys []string) {
 	seen := make(map[string]bool, len(sids))
 	for _, sid := range sids {
@@ -175,8 +175,8 @@ func keysOfSIDs(sids []string) (keys []string) {
 	return keys
 }
 
-// ofUser yields the sessions of a user, and the errors of reading them. An unreadable session belongs to the user whose list
-// has its sid.
+// ofUser yields the sessions of a user and read errors. An unreadable session belongs to the user
+// whose list contains its sid.
 func (s *Sessions) ofUser(ctx context.Context, user string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		sids, sessions, err := s.listed(ctx, s.listOf(user))
@@ -198,8 +198,8 @@ func (s *Sessions) ofUser(ctx context.Context, user string) iter.Seq2[*Session, 
 	}
 }
 
-// ofUpstream yields the sessions that a provider names by subject, session or both, and the errors of reading them. The
-// lists are by subject: without a subject, it reads all sessions.
+// ofUpstream yields the sessions that a provider refers to by subject, session or both, and read
+// errors. Lists exist by subject; without one, all sessions are read.
 func (s *Sessions) ofUpstream(ctx context.Context, p *people.Provider, subject, session string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		sessions := allSessions(ctx, s.Durable)
@@ -218,7 +218,7 @@ func (s *Sessions) ofUpstream(ctx context.Context, p *people.Provider, subject, 
 	}
 }
 
-// putListed stores a session and lists it, and ends the person's oldest sessions if there are too many.
+// putListed stores and lists a session, and ends the user's oldest sessions beyond the limit.
 func (s *Sessions) putListed(ctx context.Context, session *Session, put func(listing []*store.Call) error) error {
 	lists := s.listsOf(session)
 	for {
@@ -250,7 +250,7 @@ func (s *Sessions) shorten(ctx context.Context, session *Session, list store.Rec
 	return err
 }
 
-// allSessions yields all sessions, or the errors of reading them.
+// allSessions yields all sessions and read errors.
 func allSessions(ctx context.Context, durable store.Store) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		keys, err := durable.List(ctx, Key(""))
@@ -265,7 +265,7 @@ func allSessions(ctx context.Context, durable store.Store) iter.Seq2[*Session, e
 	}
 }
 
-// readSessions yields the sessions of some keys that there are, or the errors of reading them.
+// readSessions yields the existing sessions of some keys and read errors.
 func readSessions(ctx context.Context, durable store.Store, keys []string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		for some := range slices.Chunk(keys, readAtOnce) {
@@ -278,10 +278,10 @@ func readSessions(ctx context.Context, durable store.Store, keys []string) iter.
 	}
 }
 
-// readAtOnce is how many sessions are read in one step.
+// readAtOnce is the number of sessions read in one step.
 const readAtOnce = 100
 
-// readSome yields the sessions of at most [readAtOnce] keys, nil for those that have ended by now.
+// readSome yields the sessions of at most [readAtOnce] keys; nil for sessions that have ended.
 func readSome(ctx context.Context, durable store.Store, keys []string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		values, err := store.Values(ctx, durable, keys...)

@@ -24,20 +24,20 @@ import (
 )
 
 const (
-	noticeTimeout = 5 * time.Second // of each request
-	noticeTries   = 3               // requests for each notice
-	noticePause   = time.Second     // before the second; four times as long before the third
-	noticesAtOnce = 8               // requests
-	maxNotices    = 1000            // not yet delivered; others are not sent
+	noticeTimeout = 5 * time.Second // timeout of each request
+	noticeTries   = 3               // requests per notice
+	noticePause   = time.Second     // pause before the second request; four times as long before the third
+	noticesAtOnce = 8               // concurrent requests
+	maxNotices    = 1000            // pending notices; further ones are dropped
 
-	// logoutTokenLifetime is the longest that Back-Channel Logout §4 recommends.
+	// logoutTokenLifetime is the maximum recommended by Back-Channel Logout §4.
 	logoutTokenLifetime = 2 * time.Minute
 
 	logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
 )
 
-// logoutTokenClaims are those of Back-Channel Logout §2.4. There is no nonce, lest a logout
-// token pass for an ID token.
+// logoutTokenClaims are the claims of a logout token (Back-Channel Logout §2.4). A nonce is
+// prohibited, so that logout tokens cannot be used as ID tokens.
 type logoutTokenClaims struct {
 	Issuer   string              `json:"iss"`
 	Subject  string              `json:"sub,omitempty"`
@@ -56,27 +56,27 @@ type Notifier struct {
 	trail   *audit.Recorder
 	logger  *slog.Logger
 	client  *http.Client
-	queue   *fairqueue.Queue // by endpoint, so that a slow one does not hold up others
-	waiting atomic.Int64     // notices not yet delivered
+	queue   *fairqueue.Queue // queued by endpoint, so that a slow one does not delay others
+	waiting atomic.Int64     // pending notices
 }
 
-// NewNotifier returns the Notifier of an issuer, whose logout tokens keys sign.
+// NewNotifier returns the Notifier of an issuer. keys sign its logout tokens.
 func NewNotifier(issuer string, keys keyring.Signing, trail *audit.Recorder, logger *slog.Logger) *Notifier {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true // rarely used, and nobody would close them
+	transport.DisableKeepAlives = true // rarely reused, and never closed otherwise
 	return &Notifier{
 		issuer: issuer, keys: keys, trail: trail, logger: logger,
 		client: &http.Client{
 			Transport: transport, Timeout: noticeTimeout,
-			// Clients register the address that gets the token, not where it redirects.
+			// The token is for the registered address, not for the target of a redirect.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		queue: fairqueue.New(noticesAtOnce),
 	}
 }
 
-// notify notifies the participants of a session that has ended, or from which they were
-// removed, that got an ID token and have a back-channel endpoint. It does not wait for them.
+// notify notifies the participants of a session that has ended, or from which they were removed, if
+// they got an ID token and have a back-channel endpoint. It does not wait for their responses.
 func (n *Notifier) notify(ctx context.Context, stored *Session, participants []participant) {
 	for _, p := range participants {
 		if p.idToken && p.client.BackchannelLogoutURI != "" {
@@ -122,7 +122,7 @@ func (n *Notifier) logoutToken(ctx context.Context, client *client.Client, store
 
 var errRefused = errors.New("the client refused the logout token")
 
-// deliver posts a logout token, again if that fails, unless the client refused it.
+// deliver posts a logout token and retries after failures, unless the client rejected the token.
 func (n *Notifier) deliver(ctx context.Context, client *client.Client, token string) (err error) {
 	for try := range noticeTries {
 		if try > 0 {
@@ -169,28 +169,28 @@ func (n *Notifier) post(ctx context.Context, client *client.Client, token string
 	}
 }
 
-// What a participant got, as stored.
+// Stored values for the kind of token that a participant got.
 var (
 	gotIDToken = []byte("ID token")
 	gotToken   = []byte("access token")
 )
 
-// Participants are the clients that got something in a session.
+// Participants manages the clients that got a code or token in a session.
 type Participants struct {
-	Clients  *client.Registry // who may take part
-	Durable  store.Store      // who takes part
-	Lifetime time.Duration    // of a session
+	Clients  *client.Registry // client registry
+	Durable  store.Store      // store for participants
+	Lifetime time.Duration    // session lifetime
 }
 
-// Reading returns the call that finds whether a client takes part in a session.
+// Reading returns the call that reads whether a client participates in a session.
 func (p *Participants) Reading(sid, clientID string) *store.Call {
 	return &store.Call{Op: store.Get, Key: participantKey(sid, clientID)}
 }
 
-// Adding returns the calls that remember that a client got something in a session, given what
-// [Participants.Reading] found. Each client has an entry of its own, so that none is lost
-// when several are added at once. It is written only if it changes: a write to the durable
-// store costs more than the rest of issuing a code.
+// Adding returns the calls that add a client to a session, given the result of
+// [Participants.Reading]. Each client has its own entry, so that concurrent additions do not
+// conflict. Unchanged entries are not written, because a write to the durable store costs more than
+// the rest of issuing a code.
 func (p *Participants) Adding(found *store.Call, idToken bool) []*store.Call {
 	switch {
 	case bytes.Equal(found.Value, gotIDToken), found.Value != nil && !idToken:
@@ -201,7 +201,7 @@ func (p *Participants) Adding(found *store.Call, idToken bool) []*store.Call {
 	return []*store.Call{{Op: store.Add, Key: found.Key, Value: gotToken, TTL: p.Lifetime}}
 }
 
-// list returns the participants of a session: of all clients, or of some.
+// list returns the participants of a session among all or some clients.
 func (p *Participants) list(ctx context.Context, sid string, clients ...string) (list []participant, err error) {
 	if clients == nil {
 		if clients, err = p.Clients.IDs(ctx); err != nil {
@@ -224,15 +224,15 @@ func (p *Participants) list(ctx context.Context, sid string, clients ...string) 
 		if err != nil {
 			return nil, err
 		}
-		if client != nil { // else it has been deleted
+		if client != nil { // nil: deleted
 			list = append(list, participant{client, bytes.Equal(got, gotIDToken), calls[i].Key})
 		}
 	}
 	return list, nil
 }
 
-// renewing returns the calls that make the participants last as long as a session that a new
-// sign-in prolonged.
+// renewing returns the calls that extend the participants to the lifetime of a session extended by
+// a new sign-in.
 func (p *Participants) renewing(ctx context.Context, sid string) (calls []*store.Call, err error) {
 	list, err := p.list(ctx, sid)
 	for _, participant := range list {
@@ -245,7 +245,7 @@ func (p *Participants) renewing(ctx context.Context, sid string) (calls []*store
 	return calls, err
 }
 
-// remove removes participants from a session that goes on.
+// remove removes participants from a session that continues.
 func (p *Participants) remove(ctx context.Context, list []participant) error {
 	return store.Do(ctx, store.In(p.Durable, store.Deleting(keysOf(list)...)...))
 }
@@ -259,8 +259,8 @@ func keysOf(list []participant) (keys []string) {
 
 type participant struct {
 	client  *client.Client
-	idToken bool   // it got one
-	key     string // of its entry
+	idToken bool   // whether it got an ID token
+	key     string // key of its entry
 }
 
 func participantKey(sid, clientID string) string {

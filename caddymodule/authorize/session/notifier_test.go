@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
-// slowTransport answers, and takes a minute for it where the host is slow.
+// slowTransport responds, after a minute if the host is slow.
 type slowTransport struct{}
 
 func (slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -21,7 +21,7 @@ func (slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return httptest.NewRecorder().Result(), nil
 }
 
-// A client that is slow to hear of sign-outs does not keep others from it.
+// A slow client does not delay the notification of others.
 func TestSlowClientDelaysItselfAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// A client's server may have a certificate of an authority of its own.
+// Notifications support clients with a private certificate authority.
 func TestClientWithItsAuthorityIsTold(t *testing.T) {
 	t.Parallel()
 	tokens := make(chan string, 1)
@@ -41,7 +41,7 @@ func TestClientWithItsAuthorityIsTold(t *testing.T) {
 	}
 }
 
-// OpenID Connect Back-Channel Logout 1.0 §2.6: a client verifies the alg of logout tokens as that of its ID tokens.
+// The alg of logout tokens is the alg of the client's ID tokens (OpenID Connect Back-Channel Logout 1.0 §2.6).
 func TestLogoutTokenAlgorithm(t *testing.T) {
 	t.Parallel()
 	for _, algorithm := range []string{"", "RS256", "ES256"} {
@@ -60,7 +60,7 @@ func TestLogoutTokenAlgorithm(t *testing.T) {
 	}
 }
 
-// Whoever ends a session, the client is told, if it got an ID token in it.
+// Clients that got an ID token are notified however the session ends.
 func TestClientsAreTold(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -99,7 +99,7 @@ func TestClientsAreTold(t *testing.T) {
 			b := authorizetest.NewBrowser(t, s)
 			b.Answer(authorizetest.Request(tt.q))
 			tt.end(t, s, b)
-			// Bob is told of last, so that what is not to be told had time to be.
+			// Bob's notification is last, so that unexpected ones would have arrived before.
 			bob := authorizetest.NewBrowser(t, s)
 			bob.SignIn(authorizetest.Request(nil), "bob", "other")
 			if tt.told {
@@ -118,7 +118,7 @@ func TestClientsAreTold(t *testing.T) {
 	}
 }
 
-// Each client of a session is told, also those that came at the same moment.
+// All clients of a session are notified, including those added concurrently.
 func TestAllClientsAreTold(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.NewParty(t)
@@ -149,7 +149,7 @@ func TestAllClientsAreTold(t *testing.T) {
 	}
 }
 
-// What a client answers is recorded; a refusal and a redirect are not tried again.
+// The client's response is recorded. Rejections and redirects are not retried.
 func TestClientRefusesLogoutToken(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusBadRequest, http.StatusFound, http.StatusTemporaryRedirect} {
@@ -170,7 +170,7 @@ func TestClientRefusesLogoutToken(t *testing.T) {
 	}
 }
 
-// A client that fails is told again, and nobody waits for it.
+// A failed notification is retried in the background.
 func TestClientIsToldAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestClientIsToldAgain(t *testing.T) {
 	})
 }
 
-// roundTripper is a transport that is a function.
+// roundTripper is a function as an [http.RoundTripper].
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -214,8 +214,8 @@ func TestBackchannelLogoutURIIsChecked(t *testing.T) {
 	}
 }
 
-// What comes of telling a client belongs to the sign-out, whatever else the request that
-// caused it goes on to.
+// The audit event of a notification belongs to the ended session, whatever the triggering request
+// does next.
 func TestTellingAClientIsApart(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {

@@ -24,71 +24,71 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// SignedIn is a person who is signed in.
+// SignedIn is a signed-in person with their session.
 type SignedIn struct {
-	User     *people.User  // who they are
-	At       time.Time     // when they last signed in
-	Age      time.Duration // how long ago that is
-	Provider string        // key of the identity provider; "" for a password here
-	SID      string        // names the session to clients (OpenID Connect Back-Channel Logout §2.1)
-	Subject  string        // sub at that provider
+	User     *people.User  // the user
+	At       time.Time     // time of the latest sign-in
+	Age      time.Duration // time since the latest sign-in
+	Provider string        // key of the identity provider; "" for a password sign-in
+	SID      string        // session id for clients (OpenID Connect Back-Channel Logout §2.1)
+	Subject  string        // sub at the provider
 	AMR      []string      // authentication methods (RFC 8176)
 
-	// Renewable is whether the browser is to be sent to the provider before it gets an answer, because the provider can no longer be
-	// asked about the person (package signin). It is false for forms, which would be lost, and in frames, where browsers may
-	// withhold the provider's cookies: it would not recognize the person.
+	// Renewable reports whether the browser should first be redirected to the provider, because the
+	// sign-in can no longer be checked otherwise (package signin). It is false for form submissions,
+	// which would be lost, and in frames, where browsers may withhold the provider's cookies.
 	Renewable bool
 }
 
-// Way is how the person signed in: a key of a client's list of identity providers.
+// Way returns the sign-in method as a key of a client's list of identity providers.
 func (s *SignedIn) Way() string { return cmp.Or(s.Provider, people.Local) }
 
-// ACR is the class of the sign-in.
+// ACR returns the authentication class of the sign-in.
 func (s *SignedIn) ACR() string { return oauth2.ACR(s.AMR, s.Provider) }
 
-// Session is a stored session. It is written at each sign-in and, if [Sessions].Idle is set, while the person is active.
+// Session is a stored session. It is written at each sign-in and, if [Sessions].Idle is set, while the user is active.
 type Session struct {
-	Secret     [sha256.Size]byte `json:"secret"`               // the SHA-256 of root and secret in the cookie
-	User       string            `json:"user"`                 // the sub
-	Credential [sha256.Size]byte `json:"credential"`           // of the user at the time
-	Began      time.Time         `json:"began"`                // when the session began
-	At         time.Time         `json:"at"`                   // of the latest sign-in, here or at the provider
-	Until      time.Time         `json:"until,omitzero"`       // when the session ends, however active the person is
-	Seen       time.Time         `json:"seen,omitzero"`        // when the person was last active, to about a tenth of [Sessions].Idle
-	Provider   string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password here
+	Secret     [sha256.Size]byte `json:"secret"`               // SHA-256 of root and secret in the cookie
+	User       string            `json:"user"`                 // sub of the user
+	Credential [sha256.Size]byte `json:"credential"`           // digest of the user's credential at the sign-in
+	Began      time.Time         `json:"began"`                // start of the session
+	At         time.Time         `json:"at"`                   // time of the latest sign-in, here or at the provider
+	Until      time.Time         `json:"until,omitzero"`       // expiry of the session regardless of activity
+	Seen       time.Time         `json:"seen,omitzero"`        // latest activity, accurate to about a tenth of [Sessions].Idle
+	Provider   string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password sign-in
 	AMR        []string          `json:"amr,omitempty"`        // authentication methods (RFC 8176)
-	Address    string            `json:"address,omitempty"`    // of the latest sign-in
-	UserAgent  string            `json:"user_agent,omitempty"` // of the latest sign-in
+	Address    string            `json:"address,omitempty"`    // IP address of the latest sign-in
+	UserAgent  string            `json:"user_agent,omitempty"` // User-Agent of the latest sign-in
 
-	// UpstreamSubject and UpstreamSession are the sub and sid of the provider's ID
-	// token, by which its logout tokens name the session (end.go).
+	// UpstreamSubject is the sub of the provider's ID token, to which its logout tokens refer
+	// (end.go).
 	UpstreamSubject string `json:"upstream_sub,omitempty"`
-	UpstreamSession string `json:"upstream_sid,omitempty"` // see UpstreamSubject
+	UpstreamSession string `json:"upstream_sid,omitempty"` // sid of the provider's ID token
 
-	// UpstreamAt is when the provider was asked for that token: what it ends later ends this session, even one that is
-	// yet to be stored.
+	// UpstreamAt is the time of the request for that token. A later logout at the provider ends
+	// this session, even if it is not yet stored.
 	UpstreamAt time.Time `json:"upstream_at,omitzero"`
 
-	// UpstreamIDToken is kept if the provider's keep_upstream_token says so.
+	// UpstreamIDToken is stored only with the provider's option keep_upstream_token.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 
-	relyingparty.Held // is kept apart from the session, sealed (package revalidation)
+	relyingparty.Held // stored separately and sealed (package revalidation)
 
-	SID string `json:"-"` // part of the store's key
+	SID string `json:"-"` // part of the store key
 
 	root       string // part of the cookie
-	unreadable error  // why nothing but SID and root, and perhaps User, is known; else nil
+	unreadable error  // error of reading the record, in which case only SID, root and possibly User are set; otherwise nil
 }
 
-// Upstream is who the person is at the identity provider.
+// Upstream returns the identity at the identity provider.
 func (s *Session) Upstream() audit.Person {
 	return audit.Person{Provider: s.Provider, Subject: s.UpstreamSubject}
 }
 
-// Key is the store's key of a session. The sid is public, unlike the secret in the cookie.
+// Key returns the store key of a session. The sid is public, unlike the secret in the cookie.
 func Key(sid string) string { return "session:" + sid }
 
-// parse decodes the record of a session; nil if there is none.
+// parse decodes a session record; nil for an empty value.
 func parse(sid string, value []byte) (*Session, error) {
 	stored, err := store.FromJSON[Session](value)
 	switch {
@@ -102,32 +102,32 @@ func parse(sid string, value []byte) (*Session, error) {
 	return stored, nil
 }
 
-// Reading returns the call that finds whether a session lasts. Without a value, it has ended:
-// see [ErrEnded].
+// Reading returns the call that reads whether a session exists. Without a value it has ended; see
+// [ErrEnded].
 func Reading(sid string) *store.Call { return &store.Call{Op: store.Get, Key: Key(sid)} }
 
-// ErrEnded says that a session ended before its person could be answered.
+// ErrEnded means that a session ended during a request.
 var ErrEnded = &oauth2.Error{Code: "login_required", Description: "the person has signed out meanwhile"}
 
-// ErrUnreadable says that the record of a session is malformed. Such a session signs nobody in,
-// but what clients got in it lasts until it is ended.
+// ErrUnreadable means that a session record is malformed. Such a session is not accepted, but
+// grants issued in it are valid until the session is ended.
 var ErrUnreadable = errors.New("the record of the session cannot be read")
 
 // IsUnreadable reports whether the record is malformed; see [ErrUnreadable].
 func (s *Session) IsUnreadable() bool { return s.unreadable != nil }
 
-// unreadable stands for a session whose record cannot be read. The user is empty if unknown.
+// unreadable returns a placeholder for a session with a malformed record. user is empty if unknown.
 func unreadable(sid, user string, err error) *Session {
 	return &Session{SID: sid, User: user, unreadable: err}
 }
 
-// unreadableError is [ErrUnreadable] of one session.
+// unreadableError is [ErrUnreadable] for one session.
 type unreadableError struct {
 	sid string
 	why error
 }
 
-// Error names the session, so that an operator can end it.
+// Error includes the sid, so that an operator can end the session.
 func (e *unreadableError) Error() string {
 	return "session " + e.sid + ": " + ErrUnreadable.Error() + ": " + e.why.Error()
 }
@@ -135,7 +135,7 @@ func (e *unreadableError) Error() string {
 // Unwrap returns [ErrUnreadable].
 func (*unreadableError) Unwrap() error { return ErrUnreadable }
 
-// unreadableSID returns of which session an error is [ErrUnreadable]; "" if of none.
+// unreadableSID returns the sid of an [ErrUnreadable]; "" for other errors.
 func unreadableSID(err error) string {
 	if e, ok := errors.AsType[*unreadableError](err); ok {
 		return e.sid
@@ -143,29 +143,29 @@ func unreadableSID(err error) string {
 	return ""
 }
 
-// maxSessions is how many sessions a person can have. A ward may share an account.
+// maxSessions is the maximum number of sessions per user; a ward may share an account.
 const maxSessions = 1000
 
 // Sessions starts, finds and ends sessions.
 type Sessions struct {
-	Durable      store.Store             // holds the sessions
-	Store        store.Store             // has room reserved for their cutoffs
-	Lifetime     time.Duration           // of a session
+	Durable      store.Store             // store for sessions
+	Store        store.Store             // store for cutoffs, with space reserved for each session
+	Lifetime     time.Duration           // session lifetime
 	Idle         time.Duration           // time without activity until a session expires; 0: no limit
-	Accounts     *people.Accounts        // whose sessions they are
-	Devices      *browser.Devices        // learn who signed in
-	SignIns      *revalidation.SignIns   // at identity providers, which are asked again
-	Revocations  *revocation.Revocations // void what ended sessions gave
-	Participants *Participants           // clients that got something
-	Notifier     *Notifier               // tells them of the end
-	Trail        *audit.Recorder         // records ended sessions
-	Logger       *slog.Logger            // gets failures to limit sessions
+	Accounts     *people.Accounts        // users
+	Devices      *browser.Devices        // known browsers of users
+	SignIns      *revalidation.SignIns   // sign-ins at identity providers, for revalidation
+	Revocations  *revocation.Revocations // revocations of ended sessions' grants
+	Participants *Participants           // clients that got a code or token
+	Notifier     *Notifier               // notifier of these clients
+	Trail        *audit.Recorder         // audit trail for ended sessions
+	Logger       *slog.Logger            // log for failures to limit sessions
 }
 
 var sidSize = len(oauth2.RandomToken())
 
-// Current returns who is signed in at this browser, or nil. A client may not accept the way
-// they signed in. It asks their identity provider again if that is due.
+// Current returns the signed-in person of the browser, or nil. The session may use a sign-in method
+// that a client does not allow. Current rechecks the sign-in at the identity provider if due.
 func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	stored, err := s.Stored(r)
 	if stored == nil || err != nil {
@@ -190,8 +190,8 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	return signedIn, nil
 }
 
-// isPage reports whether a request is for the page of a window and not of a frame. Requests without Sec-Fetch-Dest (Fetch
-// Metadata Request Headers §2.1) count as pages.
+// isPage reports whether a request is a top-level navigation rather than one in a frame. Requests
+// without Sec-Fetch-Dest (Fetch Metadata Request Headers §2.1) count as top-level.
 func isPage(r *http.Request) bool {
 	dest := r.Header.Get("Sec-Fetch-Dest")
 	return dest == "" || dest == "document"
@@ -204,8 +204,8 @@ func (s *Sessions) signedIn(session *Session, user *people.User) *SignedIn {
 	}
 }
 
-// User returns the person of a session; nil if they must sign in again: they were removed or
-// disabled, or their password or the link to the provider's account changed.
+// User returns the user of a session, or nil if a new sign-in is required: the user was removed or
+// disabled, or the password or the link to the provider's account has changed.
 func (s *Sessions) User(ctx context.Context, stored *Session) (*people.User, error) {
 	user, err := s.Accounts.Find(ctx, stored.User)
 	if user == nil || err != nil || user.Credential() != stored.Credential {
@@ -218,7 +218,7 @@ func (s *Sessions) User(ctx context.Context, stored *Session) (*people.User, err
 	return user, nil
 }
 
-// Stored returns the session of this browser, or nil.
+// Stored returns the browser's session, or nil.
 func (s *Sessions) Stored(r *http.Request) (*Session, error) {
 	stored, err := s.OfBrowser(r)
 	if err != nil || stored == nil || stored.IsUnreadable() {
@@ -227,8 +227,8 @@ func (s *Sessions) Stored(r *http.Request) (*Session, error) {
 	return stored, nil
 }
 
-// OfBrowser returns the session that this browser may end, or nil: that of [Sessions.Stored], or
-// one whose record cannot be read, if the cookie proves all the same that it is the browser's.
+// OfBrowser returns the session that this browser may end, or nil: the session of
+// [Sessions.Stored], or a session with an unreadable record if the cookie's root proves possession.
 func (s *Sessions) OfBrowser(r *http.Request) (*Session, error) {
 	c := readCookie(r)
 	if c.sid == "" {
@@ -238,7 +238,7 @@ func (s *Sessions) OfBrowser(r *http.Request) (*Session, error) {
 	switch {
 	case errors.Is(err, ErrUnreadable):
 		if c.root() == "" {
-			return nil, nil // as if the secret were wrong
+			return nil, nil // like a wrong secret
 		}
 		stored = unreadable(c.sid, "", err)
 	case stored == nil || err != nil:
@@ -250,8 +250,8 @@ func (s *Sessions) OfBrowser(r *http.Request) (*Session, error) {
 	return stored, nil
 }
 
-// Find returns the session with a sid, or nil. If its record is malformed, the error is
-// [ErrUnreadable]. That of a later version is another error: a gateway of that version can read it.
+// Find returns the session with a sid, or nil. The error is [ErrUnreadable] for a malformed record,
+// but not for a record of a newer version, which gateways of that version can read.
 func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
 	value, err := s.Durable.Get(ctx, Key(sid))
 	switch {
@@ -263,9 +263,9 @@ func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
 	return parse(sid, value)
 }
 
-// FindNamed is [Sessions.Find] for whoever has an ID token of ours that names the sid and its
-// user. That is proof enough to end the session, also if its record is malformed; only then does
-// the result hold nothing else.
+// FindNamed is [Sessions.Find] for callers with an ID token that contains the sid and the user.
+// That is sufficient to end the session even if its record is malformed, in which case only sid and
+// user are set in the result.
 func (s *Sessions) FindNamed(ctx context.Context, sid, user string) (*Session, error) {
 	stored, err := s.Find(ctx, sid)
 	switch {
@@ -277,12 +277,12 @@ func (s *Sessions) FindNamed(ctx context.Context, sid, user string) (*Session, e
 	return stored, nil
 }
 
-// Now is the time by which sign-ins are dated: gateways that share a store have one clock.
+// Now returns the time for dating sign-ins; gateways that share a store use the store's clock.
 func (s *Sessions) Now() time.Time { return store.Now(s.Durable) }
 
-// Start signs a user in at this browser. The secret is always new, to prevent session
-// fixation. A user who signs in again keeps the session with its participants; another
-// user's session ends.
+// Start signs a user in at this browser. The secret is always new, which prevents session fixation.
+// A new sign-in of the same user continues the session with its participants; another user's
+// session ends.
 func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.User, session Session) (*SignedIn, error) {
 	earlier, err := s.OfBrowser(r)
 	if err != nil {
@@ -319,7 +319,7 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	return s.signedIn(&session, user), nil
 }
 
-// begun takes what the identity provider can be asked by out of a session: it is kept apart.
+// begun removes the provider's tokens from a session, because they are stored separately.
 func (s *Session) begun() revalidation.Begun {
 	begun := revalidation.Begun{
 		SignIn: revalidation.SignIn{User: s.User, SID: s.SID, Provider: s.Provider}, Subject: s.UpstreamSubject, Held: s.Held,
@@ -328,9 +328,9 @@ func (s *Session) begun() revalidation.Begun {
 	return begun
 }
 
-// renew stores a continued session, and what its provider can be asked by. Its lists must last as long as it does.
+// renew stores a continued session and its provider's tokens, and extends the session's lists.
 func (s *Sessions) renew(ctx context.Context, session *Session, begun revalidation.Begun) (cookie *http.Cookie, err error) {
-	err = store.Retry(ctx, func() error { // it may be lost to who asks the provider, or keeps the sign-in for a grant
+	err = store.Retry(ctx, func() error { // concurrent checks and grants may change the sign-in
 		renewing, err := s.Participants.renewing(ctx, session.SID)
 		if err != nil {
 			return err
@@ -344,8 +344,8 @@ func (s *Sessions) renew(ctx context.Context, session *Session, begun revalidati
 	return cookie, err
 }
 
-// add stores a new session and what its provider can be asked by, and ends the one it replaces,
-// and the person's oldest if there are too many.
+// add stores a new session and its provider's tokens. It ends the session that it replaces, and the
+// user's oldest sessions beyond the limit.
 func (s *Sessions) add(ctx context.Context, session, earlier *Session, begun revalidation.Begun) (*http.Cookie, error) {
 	calls, err := s.SignIns.Starting(ctx, begun)
 	if err != nil {
@@ -395,8 +395,8 @@ func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Ca
 	return browser.NewCookie(browser.SessionCookie, cookie.String()), nil
 }
 
-// endDropped ends a person's oldest sessions. The person can sign in all the same, so a
-// failure is only logged.
+// endDropped ends a user's oldest sessions. Failures are only logged, because the new sign-in has
+// succeeded.
 func (s *Sessions) endDropped(ctx context.Context, user string, sids []string) {
 	audit.NoteSessionEndReason(ctx, "the person has too many newer ones")
 	var errs []error
@@ -409,22 +409,21 @@ func (s *Sessions) endDropped(ctx context.Context, user string, sids []string) {
 	}
 }
 
-// A cookie names a session, and proves that it is the browser's. Its form is
+// A cookie identifies a session and proves possession by the browser. Its form is
 // <sid>.<root>.<secret>.
 //
-// Whoever has root and secret, whose digest is in the record, is signed in. The secret is new at
-// each sign-in.
+// Root and secret authenticate the session; the record contains their digest. The secret is new
+// at each sign-in.
 //
-// The root is as old as the session, whose sid is its digest. The sid is public: clients find it
-// in ID tokens, and it proves nothing. The root proves without the record that the session is the
-// browser's. That is enough to end a session whose record cannot be read, and for nothing
-// else.
+// The root exists as long as the session, whose sid is derived from it. The sid is public: clients
+// see it in ID tokens, and it proves nothing. The root proves possession even without the record,
+// but only to end a session whose record is unreadable.
 type cookie struct {
 	sid  string
 	rest string // <root>.<secret>
 }
 
-// readCookie returns the session cookie of a request; an empty one if there is none.
+// readCookie returns the session cookie of a request, or an empty cookie.
 func readCookie(r *http.Request) (c cookie) {
 	if sent, err := r.Cookie(browser.SessionCookie); err == nil {
 		c.sid, c.rest, _ = strings.Cut(sent.Value, ".")
@@ -432,7 +431,8 @@ func readCookie(r *http.Request) (c cookie) {
 	return c
 }
 
-// newRoot returns the root of a new session. Its sid does not begin with "-", so that fhir-sessions end does not read it as a flag.
+// newRoot returns the root of a new session. Its sid does not start with "-", so that fhir-sessions end does not take the sid for
+// a flag.
 func newRoot() string {
 	for {
 		if root := oauth2.RandomToken(); sidOf(root)[0] != '-' {
@@ -441,27 +441,27 @@ func newRoot() string {
 	}
 }
 
-// sidOf returns the sid that a root leads to.
+// sidOf derives the sid from a root.
 func sidOf(root string) string {
 	sum := sha256.Sum256([]byte("session root\x00" + root))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// newCookie returns a cookie for a session, with a new secret.
+// newCookie returns a cookie for a session with a new secret.
 func newCookie(sid, root string) cookie { return cookie{sid, root + "." + oauth2.RandomToken()} }
 
 func (c cookie) String() string { return c.sid + "." + c.rest }
 
-// digest is what the record keeps of the cookie.
+// digest returns the digest stored in the record.
 func (c cookie) digest() [sha256.Size]byte { return sha256.Sum256([]byte(c.rest)) }
 
-// signsIn reports whether the cookie is that of a session's latest sign-in, by the secret in its record.
+// signsIn reports whether the cookie is from the session's latest sign-in, by the secret in the record.
 func (c cookie) signsIn(secret [sha256.Size]byte) bool {
 	sum := c.digest()
 	return subtle.ConstantTimeCompare(sum[:], secret[:]) == 1
 }
 
-// root returns the root of the session, or "" if the cookie does not have it.
+// root returns the session's root, or "" if the cookie's root does not match the sid.
 func (c cookie) root() string {
 	root, _, _ := strings.Cut(c.rest, ".")
 	if sidOf(root) != c.sid {
@@ -470,8 +470,8 @@ func (c cookie) root() string {
 	return root
 }
 
-// RecordActivity extends a session because its person is active. Without activity for [Sessions.Idle], the session's record
-// expires. Activity is recorded at most ten times within Idle, so the session may expire a tenth of Idle early.
+// RecordActivity extends a session because of its user's activity. Without activity for [Sessions.Idle], the record
+// expires. Activity is recorded at most ten times within Idle, so a session may expire a tenth of Idle early.
 func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 	if s.Idle == 0 {
 		return nil
@@ -499,18 +499,18 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 		return err
 	}
 	err = s.Durable.Do(ctx, &store.Call{Op: store.Swap, Key: Key(sid), Old: value, Value: next, TTL: s.ttl(stored)})
-	if store.Lost(err) || errors.Is(err, store.ErrNotFound) { // the person has signed in again, or out
+	if store.Lost(err) || errors.Is(err, store.ErrNotFound) { // a concurrent sign-in or logout
 		return nil
 	}
 	return err
 }
 
-// isRecorded reports whether the person's activity was recorded within the last tenth of the idle limit.
+// isRecorded reports whether activity was recorded within the last tenth of the idle limit.
 func (s *Session) isRecorded(now time.Time, idle time.Duration) bool {
 	return now.Sub(s.Seen) < idle/10
 }
 
-// ttl is the lifetime of a session's record without further activity.
+// ttl returns the lifetime of a session's record without further activity.
 func (s *Sessions) ttl(stored *Session) time.Duration {
 	left := stored.Until.Sub(s.Now())
 	if s.Idle > 0 {

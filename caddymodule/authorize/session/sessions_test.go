@@ -54,7 +54,7 @@ func TestSessionsAreListed(t *testing.T) {
 	})
 }
 
-// A session that is renewed knows its clients for as long as it lasts.
+// A renewed session keeps its clients for its entire lifetime.
 func TestSessionKeepsClients(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestUserAgentIsCut(t *testing.T) {
 	}
 }
 
-// Sessions are ended from here, one or all of a person's.
+// An operator can end one session or all sessions of a user.
 func TestSessionsAreEnded(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, nil)
@@ -107,7 +107,7 @@ func TestSessionsAreEnded(t *testing.T) {
 	}
 }
 
-// Sessions that their user's configuration ended are not shown as alive.
+// Sessions invalidated by the user's configuration are not listed.
 func TestEndedSessionsAreNotListed(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*authorize.Config){
@@ -124,8 +124,8 @@ func TestEndedSessionsAreNotListed(t *testing.T) {
 	}
 }
 
-// Who signs in again goes on under the same sid and another secret; who signs in
-// in another's place under another sid.
+// A new sign-in of the same user keeps the sid and changes the secret; a sign-in of another user
+// gets another sid.
 func TestSignInAgain(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Users[1].PasswordHash = c.Users[0].PasswordHash }))
@@ -146,7 +146,7 @@ func TestSignInAgain(t *testing.T) {
 	}
 }
 
-// The sid is public, and signs nobody in; nor does a cookie in part.
+// The sid alone, or an incomplete cookie, is not accepted.
 func TestSessionCookieIsWhole(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -164,9 +164,9 @@ func TestSessionCookieIsWhole(t *testing.T) {
 	}
 }
 
-// A restart, of which the durable store and the keys are left, signs nobody out: not at
-// their browser, not the apps that may go on for as long as the person is signed in, and
-// not who came by a provider. Signing out after it is told to the apps from before.
+// A restart that preserves the durable store and the keys ends no session, whether started locally
+// or through a provider, and no grant bound to a session. A later logout notifies the clients from
+// before the restart.
 func TestSessionsOutliveRestart(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -204,8 +204,8 @@ func TestSessionsOutliveRestart(t *testing.T) {
 
 func online() url.Values { return authorizetest.Request(url.Values{"scope": {"openid online_access"}}) }
 
-// Each write to the durable store is waited for. Who is signed in causes none, however
-// often an app asks.
+// Requests of signed-in people write nothing to the durable store, because every write delays the
+// response.
 func TestSessionsAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	writes := 0
@@ -226,8 +226,8 @@ func TestSessionsAreWrittenOnce(t *testing.T) {
 	}
 }
 
-// What a provider said of a person outlives a restart for as long as their session, and
-// a later sign-in does not shorten that for their refresh tokens.
+// A federated account survives a restart for the lifetime of its session, and a later sign-in does
+// not shorten the lifetime required by refresh tokens.
 func TestAccountsOutliveRestart(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -273,14 +273,14 @@ func TestAccountsOutliveRestart(t *testing.T) {
 
 const sessionCookie = "__Host-fhir-session"
 
-// damagedSession is a session of alice whose record became unreadable.
+// damagedSession is a session of alice with an unreadable record.
 type damagedSession struct {
 	*authorizetest.Browser
 	server *authorize.Server
 	party  *authorizetest.Party
 	sid    string
 	tokens authorizetest.TokenResponse
-	ends   []audit.Event // of the session
+	ends   []audit.Event // end events of the session
 }
 
 func newDamagedSession(t *testing.T, record string) *damagedSession {
@@ -306,23 +306,23 @@ func newDamagedSession(t *testing.T, record string) *damagedSession {
 	return d
 }
 
-// ended reports whether what the app got is void.
+// ended reports whether the app's grants are void.
 func (d *damagedSession) ended() bool {
 	return !d.TokenWorks(d.tokens.AccessToken) && d.Refresh(d.tokens.Refresh, nil).AccessToken == ""
 }
 
-// agree gives the answer of the page that asks whether to sign out.
+// agree submits the logout confirmation page.
 func (d *damagedSession) agree(t *testing.T, r *http.Response) {
 	d.Post("/oauth2/logout", url.Values{"request": {authorizetest.Field(t, authorizetest.Body(t, r), "request")}})
 }
 
-// Whoever may end a session can do so when its record is malformed, and so far as it is known
-// whose it was, it ends as any other. The audit trail says that the record could not be read.
+// Sessions with malformed records can be ended in every way, with the known user in the audit
+// event. The event mentions the unreadable record.
 func TestUnreadableSessionEnds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		end    func(*testing.T, *damagedSession)
-		user   string // as far as it is known
+		user   string // as far as known
 		reason string
 	}{
 		"in its browser, when asked": {func(t *testing.T, d *damagedSession) {
@@ -374,8 +374,8 @@ func TestUnreadableSessionEnds(t *testing.T) {
 	}
 }
 
-// The sid is public. Neither it, nor a cookie made of it, nor a link on another site ends a session
-// because its record is malformed. Its browser is signed out of it all the same.
+// A malformed record does not let the public sid, a cookie made from it, or a cross-site link end
+// the session. Its own browser is signed out nevertheless.
 func TestUnreadableSessionEndsForNobodyElse(t *testing.T) {
 	t.Parallel()
 	for name, cookie := range map[string]func(*damagedSession) string{
@@ -408,7 +408,7 @@ func TestUnreadableSessionEndsForNobodyElse(t *testing.T) {
 	}
 }
 
-// another is the cookie of another session, without its sid.
+// another returns the cookie of another session without its sid.
 func (d *damagedSession) another() string {
 	b := authorizetest.NewBrowser(d.T, d.server)
 	b.Answer(authorizetest.Request(nil))
@@ -416,8 +416,8 @@ func (d *damagedSession) another() string {
 	return "." + proof
 }
 
-// One record that cannot be read keeps nobody else from ending their sessions, and no person from
-// seeing theirs.
+// An unreadable record does not prevent others from ending their sessions, or its user from seeing
+// theirs.
 func TestUnreadableSessionIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	d := newDamagedSession(t, "{")
@@ -436,7 +436,7 @@ func TestUnreadableSessionIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// What another version can read is not malformed: it is left to that one.
+// A record of a newer version is not malformed and is left to gateways of that version.
 func TestSessionOfLaterVersionDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	d := newDamagedSession(t, `{"v":2}`)
@@ -448,8 +448,8 @@ func TestSessionOfLaterVersionDoesNotEnd(t *testing.T) {
 	}
 }
 
-// Somebody who signs in again in the same browser after the password has changed gets another session: the session of the
-// old password, and what was given in it, does not go on.
+// After a password change, a new sign-in in the same browser starts a new session. The former
+// session and its grants end.
 func TestSessionOfAnotherPassword(t *testing.T) {
 	t.Parallel()
 	kept := store.NewMemory(0, 0)
