@@ -31,7 +31,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
-// ErrNoClientID says that a request does not name its client.
+// ErrNoClientID is returned for a request without client identification.
 var ErrNoClientID = oauth2.InvalidClient("client_id is missing")
 
 var (
@@ -41,27 +41,27 @@ var (
 
 // Authenticator authenticates clients.
 type Authenticator struct {
-	Issuer  string           // an audience of assertions
-	Clients *Registry        // that requests can come from
-	Durable store.Store      // holds the used assertions
-	Limiter *lockout.Limiter // counts wrong secrets
-	Logger  *slog.Logger     // gets failures to release an assertion
+	Issuer  string           // issuer URL, one of the accepted audiences of assertions
+	Clients *Registry        // client registry
+	Durable store.Store      // store for used assertions
+	Limiter *lockout.Limiter // throttling of wrong secrets
+	Logger  *slog.Logger     // log for failures to release an assertion
 
-	// UnnamedClient returns the client of a token request without a client_id, or [ErrNoClientID].
+	// UnnamedClient returns the client of a token request without client_id, or [ErrNoClientID].
 	UnnamedClient func(context.Context, oauth2.Parameters) (*Client, error)
 }
 
-// Form reads the form of a request (RFC 6749 §2.3), and notes for the audit trail which client the request names, even if
-// the form is refused or the client does not authenticate.
+// Form parses the form of a request (RFC 6749 §2.3) and records the claimed client for the audit
+// trail, even if the form is rejected or authentication fails.
 func (a *Authenticator) Form(w http.ResponseWriter, r *http.Request) (oauth2.Parameters, error) {
 	p, err := oauth2.FormParameters(w, r)
 	a.noteClient(r, p)
 	return p, err
 }
 
-// Authenticate returns the client of a request (RFC 6749 §2.3). It must use its one
-// registered method: client_secret_basic or client_secret_post, private_key_jwt, or none if
-// it is public. Otherwise the error is invalid_client.
+// Authenticate returns the client of a request (RFC 6749 §2.3). The client must use its registered
+// method: client_secret_basic or client_secret_post, private_key_jwt, or none for public clients.
+// Otherwise the error is invalid_client.
 func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	client, err := a.clientOf(r, p)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *Authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client,
 	return client, nil
 }
 
-// checkSecret counts an attempt with a secret. The client is nil if the secret was wrong.
+// checkSecret counts an attempt with a secret. A nil client means a wrong secret.
 func (a *Authenticator) checkSecret(r *http.Request, named string, client *Client) (*Client, error) {
 	err := error(errUnknownClient)
 	if client != nil {
@@ -144,8 +144,8 @@ func (a *Authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) 
 	return client, nil
 }
 
-// clientByBasic tries the credentials form-decoded (RFC 6749 §2.3.1), and then as they are,
-// because many clients do not encode them.
+// clientByBasic tries the credentials form-decoded (RFC 6749 §2.3.1) and then unchanged, because
+// many clients do not encode them.
 func (a *Authenticator) clientByBasic(ctx context.Context, id, secret string) (*Client, error) {
 	if c, err := a.Clients.named(ctx, formDecoded(id)); err != nil || c != nil && c.hasSecret(formDecoded(secret)) {
 		return c, err
@@ -157,7 +157,7 @@ func (a *Authenticator) clientByBasic(ctx context.Context, id, secret string) (*
 	return nil, nil
 }
 
-// formDecoded returns a text form-decoded, or as it is if it is not encoded.
+// formDecoded returns a text form-decoded, or unchanged if it is not encoded.
 func formDecoded(text string) string {
 	if decoded, err := url.QueryUnescape(text); err == nil {
 		return decoded
@@ -165,8 +165,8 @@ func formDecoded(text string) string {
 	return text
 }
 
-// noteClient notes the first client that a request names: by HTTP Basic, client_id, or the unverified sub or iss of its
-// assertion.
+// noteClient records the first existing client that a request claims to be: by HTTP Basic,
+// client_id, or the unverified sub or iss of its assertion.
 func (a *Authenticator) noteClient(r *http.Request, p oauth2.Parameters) {
 	id, _, _ := r.BasicAuth()
 	claimed := []string{formDecoded(id), id, p.Get("client_id")}
@@ -180,8 +180,8 @@ func (a *Authenticator) noteClient(r *http.Request, p oauth2.Parameters) {
 	}
 }
 
-// authenticateAssertion is private_key_jwt (RFC 7523 §2.2, OpenID Connect Core §9,
-// SMART App Launch 2.2, Asymmetric Authentication).
+// authenticateAssertion implements private_key_jwt (RFC 7523 §2.2, OpenID Connect Core §9, SMART
+// App Launch 2.2, Asymmetric Authentication).
 func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	if p.Get("client_assertion_type") != assertionType {
 		return nil, oauth2.InvalidRequest("client_assertion_type must be " + assertionType)
@@ -201,15 +201,15 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 	if !client.HasCompat(IssuerAudience) {
 		audiences = append(audiences, a.Issuer+endpoint.Token, a.Issuer+r.URL.Path)
 	}
-	now := store.Now(a.Durable) // the same at all gateways, until the entry of the jti expires
+	now := store.Now(a.Durable) // the store's clock is common to all gateways until the jti's entry expires
 	if err := claims.check(client.ID, audiences, now); err != nil {
 		return nil, err
 	}
 	return client, a.useAssertion(r.Context(), claims, now)
 }
 
-// assertingClient returns the claims of an assertion, and the client that they name. The
-// signature is not checked yet.
+// assertingClient returns the claims of an assertion and the claimed client. It does not verify the
+// signature.
 func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
 	header, claims, err := decodeAssertion(raw)
 	if err != nil {
@@ -233,15 +233,15 @@ func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Clien
 	return client, claims, nil
 }
 
-// useAssertion accepts each jti once (RFC 7523 §3), across restarts and gateways. It can be
-// sent again if the request fails with a server error.
+// useAssertion accepts each jti once (RFC 7523 §3), across restarts and gateways. If the request
+// fails with a server error, the assertion can be sent again.
 func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims, now time.Time) error {
 	key, mark := store.Key("assertion", c.Subject+"\x00"+c.ID), oauth2.RandomBytes(8)
 	err := a.Durable.Add(ctx, key, mark, c.Expiry.Time().Sub(now)+assertionLeeway)
 	switch {
 	case errors.Is(err, store.ErrExists):
 		return invalidAssertion("jti was used already")
-	case err == nil, errors.Is(err, store.ErrUnavailable): // it may be stored all the same
+	case err == nil, errors.Is(err, store.ErrUnavailable): // may have been stored nevertheless
 		audit.FromContext(ctx).Release = func(ctx context.Context) {
 			if err := a.releaseAssertion(context.WithoutCancel(ctx), key, mark); err != nil {
 				a.Logger.ErrorContext(ctx, "the client assertion of a request that failed may stay used", "error", err)
@@ -251,7 +251,7 @@ func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims, no
 	return err
 }
 
-// releaseAssertion forgets an assertion if it was used with this mark, and not before.
+// releaseAssertion makes an assertion usable again if it was used with this mark.
 func (a *Authenticator) releaseAssertion(ctx context.Context, key string, mark []byte) error {
 	held, err := a.Durable.Get(ctx, key)
 	if err == nil && bytes.Equal(held, mark) {
@@ -263,26 +263,26 @@ func (a *Authenticator) releaseAssertion(ctx context.Context, key string, mark [
 	return err
 }
 
-// assertionType is the client_assertion_type of RFC 7523 §2.2.
+// assertionType is the value of client_assertion_type (RFC 7523 §2.2).
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-// AssertionAlgorithms are those that clients may authenticate with: the two that SMART App
-// Launch 2.2 requires, and common others.
+// AssertionAlgorithms lists the algorithms for client authentication: the two required by SMART App
+// Launch 2.2, and other common ones.
 var AssertionAlgorithms = []jose.SignatureAlgorithm{jose.RS384, jose.ES384, jose.RS256, jose.ES256, jose.PS256, jose.EdDSA}
 
 const (
 	maxAssertionLifetime = 5 * time.Minute  // SMART App Launch 2.2, Asymmetric Authentication
-	assertionLeeway      = 30 * time.Second // for clients' clocks
+	assertionLeeway      = 30 * time.Second // tolerance for clients' clocks
 )
 
-// assertionHeader leaves out keys, which an attacker could choose.
+// assertionHeader omits key parameters, which an attacker could choose.
 type assertionHeader struct {
 	Algorithm jose.SignatureAlgorithm `json:"alg"`
 	Type      string                  `json:"typ"`
 	KeySet    string                  `json:"jku"`
 }
 
-// assertionClaims are those of RFC 7523 §3.
+// assertionClaims are the claims of an assertion (RFC 7523 §3).
 type assertionClaims struct {
 	Issuer    string           `json:"iss"`
 	Subject   string           `json:"sub"`
@@ -293,14 +293,14 @@ type assertionClaims struct {
 	ID        string           `json:"jti"`
 }
 
-// PrivateKeyJWT is the client authentication method of RFC 7523.
+// PrivateKeyJWT is the client authentication method private_key_jwt (RFC 7523).
 const PrivateKeyJWT = "private_key_jwt"
 
 func invalidAssertion(description string) error {
 	return oauth2.InvalidClient("client_assertion: " + description)
 }
 
-// DecodePart decodes a part of a JWT whose signature is not checked yet.
+// DecodePart decodes a part of a JWT without verifying the signature.
 func DecodePart(part string, to any) error {
 	decoded, err := base64.RawURLEncoding.DecodeString(part)
 	if err != nil {
@@ -309,7 +309,7 @@ func DecodePart(part string, to any) error {
 	return strictjson.Unmarshal(decoded, to)
 }
 
-// decodeAssertion decodes an assertion whose signature is not checked yet.
+// decodeAssertion decodes an assertion without verifying the signature.
 func decodeAssertion(raw string) (*assertionHeader, *assertionClaims, error) {
 	header, claims := new(assertionHeader), new(assertionClaims)
 	parts := strings.Split(raw, ".")
@@ -319,7 +319,7 @@ func decodeAssertion(raw string) (*assertionHeader, *assertionClaims, error) {
 	return header, claims, nil
 }
 
-// verifyAssertion checks the signature of an assertion by a client's keys.
+// verifyAssertion verifies the signature of an assertion with a client's keys.
 func verifyAssertion(ctx context.Context, keys *relyingparty.KeySet, raw string) error {
 	_, err := keys.VerifySignature(ctx, raw)
 	if err == nil {
@@ -333,8 +333,8 @@ func verifyAssertion(ctx context.Context, keys *relyingparty.KeySet, raw string)
 	return e
 }
 
-// check checks the claims once the signature is verified (RFC 7523 §3). There must be one
-// audience: any other could use the assertion here.
+// check validates the claims after the signature has been verified (RFC 7523 §3). Exactly one
+// audience is permitted: any other recipient could reuse the assertion here.
 func (c *assertionClaims) check(clientID string, audiences []string, now time.Time) error {
 	late := func(d *jwt.NumericDate) bool { return d != nil && d.Time().After(now.Add(assertionLeeway)) }
 	switch {
@@ -354,7 +354,7 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 	return nil
 }
 
-// NewKeys returns the client's public keys, or nil.
+// NewKeys returns the client's public keys, or nil without keys.
 func (c *Client) NewKeys(logger *slog.Logger, transport http.RoundTripper) (*relyingparty.KeySet, error) {
 	switch {
 	case c.JWKSURI != "":
@@ -365,7 +365,7 @@ func (c *Client) NewKeys(logger *slog.Logger, transport http.RoundTripper) (*rel
 	return nil, nil
 }
 
-// checkKeys refuses more than one authentication method, and private keys.
+// checkKeys rejects several authentication methods, and private keys.
 func (c *Client) checkKeys() (err error) {
 	secret, jwks, uri := c.Secret != "" || c.SecretSHA256 != nil && !c.RequestObjects.KeysOnly, len(c.JWKS) > 0, c.JWKSURI != ""
 	switch {
@@ -383,7 +383,7 @@ func (c *Client) checkKeys() (err error) {
 	return err
 }
 
-// HoldsPrivateKey reports whether a JWK Set has a private or symmetric key, which must not leave its owner.
+// HoldsPrivateKey reports whether a JWK Set contains a private or symmetric key.
 func HoldsPrivateKey(jwks []byte) bool {
 	var set struct {
 		Keys []struct {
@@ -391,7 +391,7 @@ func HoldsPrivateKey(jwks []byte) bool {
 			Symmetric any `json:"k"`
 		} `json:"keys"`
 	}
-	_ = json.Unmarshal(jwks, &set) // what is no JWKS is for newKeys to refuse
+	_ = json.Unmarshal(jwks, &set) // NewKeys rejects invalid JWK Sets
 	for _, key := range set.Keys {
 		if key.Private != nil || key.Symmetric != nil {
 			return true
@@ -401,15 +401,15 @@ func HoldsPrivateKey(jwks []byte) bool {
 }
 
 const (
-	minEntropy    = 128 // bits that cannot be guessed (RFC 6749 §10.10)
-	minCharacters = 8   // different ones, which random text of that length has
+	minEntropy    = 128 // minimum entropy in bits (RFC 6749 §10.10)
+	minCharacters = 8   // distinct characters, typical of random text of that length
 )
 
-// SecretCommand makes a secret of 256 bits.
+// SecretCommand generates a secret of 256 bits.
 const SecretCommand = "openssl rand -hex 32"
 
-// IsGuessable reports whether a secret has too little entropy. It takes every text for
-// random: it detects short secrets, not sentences.
+// IsGuessable reports whether a secret has too little entropy. It assumes random characters, so it
+// detects short secrets but not sentences.
 func IsGuessable(secret string) bool {
 	secret = separators.Replace(secret)
 	seen := map[rune]bool{}
@@ -419,14 +419,14 @@ func IsGuessable(secret string) bool {
 	return len(seen) < minCharacters || float64(utf8.RuneCountInString(secret))*math.Log2(alphabet(secret)) < minEntropy
 }
 
-// separators stand between groups of random characters, as in a UUID.
+// separators removes the separators between groups of random characters, e.g. in a UUID.
 var separators = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
 
-// alphabet returns how many characters a secret seems to be drawn from.
+// alphabet estimates the size of the alphabet of a secret.
 func alphabet(secret string) (size float64) {
 	letters := 26.0
 	if !strings.ContainsFunc(secret, func(c rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF", c) }) {
-		letters = 6 // of hexadecimal numbers
+		letters = 6 // hexadecimal digits
 	}
 	for _, kind := range []struct {
 		has  func(rune) bool

@@ -97,7 +97,7 @@ func TestPrivateKeyJWT(t *testing.T) {
 	}
 }
 
-// A client proves who it is in its own way, and in no other.
+// A client can authenticate by its registered method only.
 func TestClientsOwnMethod(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, nil))
@@ -130,8 +130,8 @@ func TestClientsOwnMethod(t *testing.T) {
 	}
 }
 
-// An assertion passes once, at whatever endpoint, and of many at once one does.
-// Another client's jti is its own matter.
+// An assertion is accepted once, at any endpoint, by one of many concurrent requests. The jti is
+// scoped to the client.
 func TestAssertionReplay(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) {
@@ -165,7 +165,7 @@ func TestAssertionReplay(t *testing.T) {
 	}
 }
 
-// Until an assertion has expired, leeway included, it is remembered.
+// A used assertion is remembered until it has expired, including the leeway.
 func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -183,12 +183,12 @@ func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
 	})
 }
 
-// What was used before a restart is used after it.
+// A used assertion is also rejected after a restart.
 func TestAssertionReplayAfterRestart(t *testing.T) {
 	t.Parallel()
 	durable, token := store.NewMemory(0, 0), authorizetest.Assertion(t, jose.ES384, nil, nil)
 	for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
-		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { // with a new Store each
+		b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { // with a new Store
 			c.Durable = durable
 			c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: authorizetest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 		}))
@@ -198,7 +198,7 @@ func TestAssertionReplayAfterRestart(t *testing.T) {
 	}
 }
 
-// A store that cannot remember lets nobody in.
+// If the store is full, assertions are rejected.
 func TestAssertionWithFullStore(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(1, 0)
@@ -213,7 +213,7 @@ func TestAssertionWithFullStore(t *testing.T) {
 	}
 }
 
-// The person's flow with a client that has keys: code, refresh, revocation.
+// Authorization code flow of a client with keys: code, refresh, revocation.
 func TestAsymmetricClientOfAPerson(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.NewBackend(t, func(c *client.Client) {
@@ -239,9 +239,8 @@ func TestAsymmetricClientOfAPerson(t *testing.T) {
 	}
 }
 
-// Keys by address: fetched when they are needed, kept as the answer says, and
-// not fetched for each kid that somebody makes up (SMART App Launch 2.2
-// requirements 296, 297 and 336 to 341).
+// A jwks_uri is fetched when needed, cached according to the response, and not fetched for every
+// unknown kid (SMART App Launch 2.2 requirements 296, 297 and 336 to 341).
 func TestKeysByAddress(t *testing.T) {
 	t.Parallel()
 	var fetched atomic.Int32
@@ -299,7 +298,7 @@ func TestKeysByAddress(t *testing.T) {
 	}
 }
 
-// backendAt is a gateway on a store, with a client that has keys.
+// backendAt returns a gateway with a store and a client with keys.
 func backendAt(t *testing.T, s store.Store) *authorizetest.Browser {
 	return authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
 		c.Store, c.Durable = s, s
@@ -307,8 +306,8 @@ func backendAt(t *testing.T, s store.Store) *authorizetest.Browser {
 	}))
 }
 
-// An assertion is used once, at whichever of the gateways, and until it has expired by the
-// store's clock, which theirs may differ from.
+// An assertion is accepted once across gateways, and until it has expired by the store's clock,
+// which may differ from the gateways'.
 func TestAssertionAtSeveralGateways(t *testing.T) {
 	t.Parallel()
 	for name, skew := range map[string]time.Duration{"same clocks": 0, "the store's is ahead": time.Minute, "the store's is behind": -20 * time.Second} {
@@ -343,7 +342,7 @@ func TestAssertionAtSeveralGateways(t *testing.T) {
 	}
 }
 
-// forgetful is a store that does what it is asked, and answers one Add too late.
+// forgetful is a store that executes one Add but returns an error.
 type forgetful struct {
 	store.Store
 	lost atomic.Bool
@@ -357,8 +356,8 @@ func (f *forgetful) Add(ctx context.Context, key string, value []byte, ttl time.
 	return err
 }
 
-// An assertion is not used up by a store that fails, nor by one whose answer is lost. Nor is
-// one usable again that was used before.
+// Store failures and lost responses do not use an assertion up, and do not make a used assertion
+// usable again.
 func TestAssertionWhenStoreFails(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewShared()
@@ -386,8 +385,8 @@ func TestAssertionWhenStoreFails(t *testing.T) {
 	}
 }
 
-// A client may be bound to assertions for the issuer, which cannot have been meant for an endpoint
-// of another server.
+// A client may be restricted to assertions for the issuer, which cannot have been intended for
+// another server's endpoint.
 func TestAssertionForTheIssuerAlone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

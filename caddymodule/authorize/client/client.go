@@ -22,158 +22,158 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// Settings are the configuration of a [Client]. It has no methods, as Caddy modules embed it, and is declared as a struct,
-// because Caddy's module registry finds the fields only there.
+// Settings is the configuration of a [Client]. It has no methods, because Caddy modules embed it,
+// and is a struct type of its own, because Caddy's module registry finds fields only there.
 type Settings struct {
 	// The `client_id`. Required.
 	ID string `json:"id,omitempty"`
 
-	// The name of the app that people see. Default: the id.
+	// The app's name on pages. Default: the id.
 	Name string `json:"name,omitempty"`
 
-	// The client's secret. A client with neither a secret nor keys is public (RFC 6749 §2.1). Caddy's
+	// The client secret. A client with neither a secret nor keys is public (RFC 6749 §2.1). Caddy's
 	// placeholders are supported. Default: none.
 	Secret string `json:"secret,omitempty"`
 
 	// The client's public keys as a JWK Set, for `private_key_jwt` (RFC 7523; SMART App Launch 2.2,
-	// `client-confidential-asymmetric`). Private and symmetric keys are refused, and so is a secret beside it.
-	// Default: none.
+	// `client-confidential-asymmetric`). Private and symmetric keys are rejected, as is an
+	// additional secret. Default: none.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
 
-	// The URL of such a JWK Set: https, or http on loopback. It is fetched when needed and cached as its
-	// `Cache-Control` says. Not together with a secret or `jwks`. Default: none.
+	// The URL of the client's JWK Set: https, or http on loopback. It is fetched when needed and
+	// cached according to `Cache-Control`. Excludes a secret and `jwks`. Default: none.
 	JWKSURI string `json:"jwks_uri,omitempty"`
 
-	// The redirect URIs: https, or http://localhost. A request must name one of them exactly. Default: none, so that
-	// the client cannot use the authorization endpoint.
+	// The redirect URIs: https, or http://localhost. A request must contain exactly one of them.
+	// Default: none, which excludes the client from the authorization endpoint.
 	RedirectURIs []string `json:"redirect_uris,omitempty"`
 
-	// The client is a native app (RFC 8252): its redirect URIs may also be `http://127.0.0.1` and `http://[::1]`, at
-	// any port, and have a private-use scheme, such as `com.example.app:/callback`. Default: false.
+	// Marks a native app (RFC 8252), whose redirect URIs may also be `http://127.0.0.1` and `http://[::1]` at
+	// any port, or have a private-use scheme such as `com.example.app:/callback`. Default: false.
 	Native bool `json:"native,omitempty"`
 
-	// The scopes the client may be granted besides openid, email, phone and profile. `offline_access` gives it refresh
-	// tokens, `online_access` ones that end with the session. Default: none.
+	// The scopes that the client may be granted besides openid, email, phone and profile. `offline_access`
+	// permits refresh tokens, `online_access` refresh tokens that end with the session. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 
-	// What the client needs in order to work with this server. `ignore_unknown_scopes` leaves words out of a requested
-	// scope that are neither listed nor defined by SMART or OpenID Connect, instead of refusing the request with
-	// `invalid_scope`. `error_description` sends one to the redirect URI with every error, and not only with those of
-	// identity providers. `json_state` accepts a `state` that is JSON. `omit_iss` leaves `iss` (RFC 9207) out of
-	// authorization responses. `issuer_audience` accepts assertions (RFC 7523) only if their `aud` is the issuer, and
-	// not the token endpoint, which SMART App Launch names. `id_token_claims` puts the claims of the granted scopes
-	// (OpenID Connect Core §5.4) into ID tokens of the code flow too, and not only into userinfo. Default: none.
+	// Compatibility options. `ignore_unknown_scopes` omits requested scopes that are neither listed nor defined by
+	// SMART or OpenID Connect, instead of rejecting the request with `invalid_scope`. `error_description` adds a
+	// description to every error at the redirect URI, not only to errors of identity providers. `json_state` accepts
+	// JSON as `state`. `omit_iss` omits `iss` (RFC 9207) from authorization responses. `issuer_audience` accepts
+	// assertions (RFC 7523) only if their `aud` is the issuer, and not the token endpoint, which SMART App Launch
+	// specifies. `id_token_claims` adds the claims of the granted scopes (OpenID Connect Core §5.4) to ID tokens of
+	// the code flow, not only to userinfo. Default: none.
 	Compat []string `json:"compat,omitempty"`
 
-	// The response types that the client may use: `code`, `token`, `id_token`, `id_token token`. Default: `code` if
-	// there are redirect URIs.
+	// The permitted response types: `code`, `token`, `id_token`, `id_token token`. Default: `code`
+	// if there are redirect URIs.
 	ResponseTypes []string `json:"response_types,omitempty"`
 
-	// Grant types other than the authorization code: `client_credentials`, which needs a secret or keys. Default:
-	// none.
+	// Grant types other than the authorization code: `client_credentials`, which requires a secret
+	// or keys. Default: none.
 	GrantTypes []string `json:"grant_types,omitempty"`
 
-	// How people may sign in to the client: names of identity providers, and `local` for users with a password here.
-	// Default: all.
+	// The permitted sign-in methods: names of identity providers, and `local` for local users with
+	// a password. Default: all.
 	IdentityProviders []string `json:"idps,omitempty"`
 
-	// Where a browser may be sent after signing out (OpenID Connect RP-Initiated Logout 1.0 §3.1), matched exactly as
-	// redirect URIs are. Default: none.
+	// The permitted redirect targets after logout (OpenID Connect RP-Initiated Logout 1.0 §3.1),
+	// matched exactly like redirect URIs. Default: none.
 	PostLogoutRedirectURIs []string `json:"post_logout_redirect_uris,omitempty"`
 
-	// Where a logout token is sent when a session ends in which the client got an ID token (OpenID Connect
-	// Back-Channel Logout 1.0): https, or http://localhost. Default: none is sent.
+	// The URL for logout tokens when a session ends in which the client got an ID token (OpenID Connect
+	// Back-Channel Logout 1.0): https, or http://localhost. Default: none, no logout tokens.
 	BackchannelLogoutURI string `json:"backchannel_logout_uri,omitempty"`
 
-	// Let the client introspect the tokens of all clients, as a resource server must (RFC 7662). Default: only its
-	// own.
+	// Lets the client introspect the tokens of all clients, as required by resource servers (RFC
+	// 7662). Default: false, only its own tokens.
 	IntrospectAll bool `json:"introspect_all,omitempty"`
 
-	// Where an EHR opens the app (SMART App Launch 2.2, EHR launch): https, or http://localhost. Default: none.
+	// The app's launch URL for EHRs (SMART App Launch 2.2, EHR launch): https, or http://localhost. Default: none.
 	LaunchURI string `json:"launch_uri,omitempty"`
 
-	// The client is an EHR that may register at `/oauth2/launch` what it launches apps with: a patient, an encounter and
-	// more. The app gets the patient that it names. Needs a secret or keys. Default: false.
+	// Marks an EHR that may register launch contexts for apps at `/oauth2/launch`: a patient, an encounter and more.
+	// The app gets access to the patient that the EHR names. Requires a secret or keys. Default: false.
 	LaunchContext bool `json:"launch_context,omitempty"`
 
-	// Refuse authorization requests that were not pushed to `/oauth2/par` (RFC 9126). Default: false.
+	// Rejects authorization requests that were not pushed to `/oauth2/par` (RFC 9126). Default: false.
 	RequirePushed bool `json:"require_pushed,omitempty"`
 
-	// Whether people are asked for consent: `required` asks each person once for each set of scopes, `skip` never.
-	// Default: only if the request says `prompt=consent`.
+	// When to ask for consent: `required` asks each person once per set of scopes, `skip` never.
+	// Default: only for requests with `prompt=consent`.
 	Consent string `json:"consent,omitempty"`
 
-	// How people must have signed in: `sfa` with one factor, `mfa` with two, `phr` with a passkey. People who
-	// signed in with less are asked for a second factor; those who have none are refused. Default: `sfa`.
+	// The required authentication class: `sfa` for one factor, `mfa` for two, `phr` for a passkey. People who
+	// signed in with less are asked for a second factor, or rejected if they have none. Default: `sfa`.
 	ACR string `json:"acr,omitempty"`
 
-	// How the client's ID tokens are signed: `RS256`, or `ES256`, which is faster. Default: `RS256`.
+	// The signature algorithm of the client's ID tokens: `RS256`, or `ES256`, which is faster. Default: `RS256`.
 	IDTokenAlgorithm string `json:"id_token_alg,omitempty"`
 
 	// Whether authorization requests for a code need a `code_challenge` (RFC 7636): `required` or `optional`. Default:
 	// `required` for public clients (RFC 9700 §2.1.1), `optional` for others.
 	PKCE string `json:"pkce,omitempty"`
 
-	RequestObjects RequestObjects    `json:"-"` // that it may send
-	Transport      http.RoundTripper `json:"-"` // makes the requests to what it names. Default: a clone of http.DefaultTransport.
-	SecretSHA256   []byte            `json:"-"` // the digest of a random secret, in place of Secret
+	RequestObjects RequestObjects    `json:"-"` // permitted request objects
+	Transport      http.RoundTripper `json:"-"` // HTTP transport for URLs of the client; default: a clone of http.DefaultTransport
+	SecretSHA256   []byte            `json:"-"` // SHA-256 of a random secret, instead of Secret
 
-	// Local stands for every app on the person's own computer, for trying out: it may have any
-	// redirect URI that [IsLocal]. Default: false.
+	// Local represents every app on the user's own computer, for testing: it may have any redirect
+	// URI that satisfies [IsLocal]. Default: false.
 	Local bool `json:"-"`
 
-	// What only clients say that register themselves (OpenID Connect Dynamic Client Registration §2, Back-Channel Logout §2.2).
+	// Settings of clients that registered themselves (OpenID Connect Dynamic Client Registration §2, Back-Channel Logout §2.2).
 
-	AssertionAlgorithm string `json:"-"` // token_endpoint_auth_signing_alg. Default: any that discovery lists.
-	UserinfoAlgorithm  string `json:"-"` // userinfo_signed_response_alg, one of [keyring.IDTokenAlgorithms]. Default: userinfo is plain JSON.
-	BackchannelSession bool   `json:"-"` // backchannel_logout_session_required. Each logout token has the sid anyway.
-	Links              Links  `json:"-"` // that people are shown
-	Registered         bool   `json:"-"` // it did register itself: only the digest of its secret is known
+	AssertionAlgorithm string `json:"-"` // token_endpoint_auth_signing_alg; default: any algorithm in the discovery document
+	UserinfoAlgorithm  string `json:"-"` // userinfo_signed_response_alg, one of [keyring.IDTokenAlgorithms]; default: plain JSON
+	BackchannelSession bool   `json:"-"` // backchannel_logout_session_required; logout tokens contain sid in any case
+	Links              Links  `json:"-"` // links shown on pages
+	Registered         bool   `json:"-"` // the client registered itself: only the digest of its secret is stored
 
-	Waits bool                 `json:"-"` // for the operator's approval
-	Keys  *relyingparty.KeySet `json:"-"` // of JWKS or JWKSURI. Default: made by [Client.Complete].
+	Waits bool                 `json:"-"` // pending approval by the operator
+	Keys  *relyingparty.KeySet `json:"-"` // keys from JWKS or JWKSURI; default: created by [Client.Complete]
 
 	secretDigest []byte                            // nil without a secret
-	guessable    bool                              // Secret is
-	granted      *boundedcache.Cache[string, bool] // by scope; nil: not cached
+	guessable    bool                              // whether Secret is guessable
+	granted      *boundedcache.Cache[string, bool] // results of AllowsScope by scope; nil: not cached
 
-	// Generation tells the client from earlier ones with its ID. Default: there are none.
+	// Generation distinguishes the client from deleted clients with the same ID. Default: no deleted clients.
 	Generation oauth2.Generation `json:"-"`
 }
 
-// Client is an app that may ask for tokens (RFC 6749 §2).
+// Client is an app that may request tokens (RFC 6749 §2).
 type Client Settings
 
-// Links are addresses that an app registers for people (RFC 7591 §2). Each may be "".
+// Links are URLs that an app registers for its users (RFC 7591 §2). Each may be "".
 type Links struct {
 	Logo   string `json:",omitempty"` // logo_uri: an image
-	Policy string `json:",omitempty"` // policy_uri: what the app does with people's data
-	Terms  string `json:",omitempty"` // tos_uri: what people must agree to
+	Policy string `json:",omitempty"` // policy_uri: the privacy policy
+	Terms  string `json:",omitempty"` // tos_uri: the terms of service
 }
 
-// RequestObjects says which request objects a client may send (OpenID Connect Core §6). A zero
-// value: none.
+// RequestObjects describes the request objects that a client may send (OpenID Connect Core §6). The
+// zero value permits none.
 type RequestObjects struct {
-	Allowed   bool     `json:"-"`          // by the operator
-	Algorithm string   `json:",omitempty"` // request_object_signing_alg. Default: any, and none.
-	URIs      []string `json:",omitempty"` // request_uris: where the client may have one fetched
-	KeysOnly  bool     `json:",omitempty"` // the client's keys sign request objects, and do not authenticate it
+	Allowed   bool     `json:"-"`          // permitted by the operator
+	Algorithm string   `json:",omitempty"` // request_object_signing_alg; default: any, including none
+	URIs      []string `json:",omitempty"` // request_uris: permitted URLs of request objects
+	KeysOnly  bool     `json:",omitempty"` // the client's keys sign request objects and do not authenticate the client
 
-	// Required refuses requests that are not in a signed request object with exp, nbf and aud, which expires at most
-	// 60 minutes after nbf, and ignores parameters beside the object (RFC 9101 §5, §10.5;
-	// FAPI 1.0 Advanced §5.2.2). Needs keys.
+	// Required rejects requests without a signed request object with exp, nbf and aud that expires
+	// at most 60 minutes after nbf, and ignores parameters outside the object (RFC 9101 §5, §10.5;
+	// FAPI 1.0 Advanced §5.2.2). Requires keys.
 	Required bool `json:",omitempty"`
 }
 
-// Unsigned is the alg of a request object without a signature.
+// Unsigned is the alg of an unsigned request object.
 const Unsigned = "none"
 
-// RequestObjectAlgorithms returns the algorithms of request objects.
+// RequestObjectAlgorithms returns the supported algorithms of request objects.
 func RequestObjectAlgorithms() []string {
 	return append([]string{Unsigned}, AlgorithmNames(AssertionAlgorithms)...)
 }
 
-// AlgorithmNames returns the names of algorithms as JSON documents list them.
+// AlgorithmNames returns the names of algorithms for JSON documents.
 func AlgorithmNames(algorithms []jose.SignatureAlgorithm) []string {
 	names := make([]string, len(algorithms))
 	for i, alg := range algorithms {
@@ -182,24 +182,24 @@ func AlgorithmNames(algorithms []jose.SignatureAlgorithm) []string {
 	return names
 }
 
-// FetchLogo returns what is at the logo_uri, up to a number of bytes.
+// FetchLogo fetches the logo_uri, up to most bytes.
 func (c *Client) FetchLogo(ctx context.Context, most int) ([]byte, error) {
 	return relyingparty.Fetch(ctx, c.Transport, c.Links.Logo, most)
 }
 
 // Values of [Client].Consent.
 const (
-	ConsentRequired = "required" // asks each person once for each set of scopes
-	ConsentSkip     = "skip"     // never asks, not even if the request does
+	ConsentRequired = "required" // asks each person once per set of scopes
+	ConsentSkip     = "skip"     // never asks, not even for prompt=consent
 )
 
 // Values of [Client].PKCE.
 const (
-	PKCERequired = "required" // refuses requests for a code without a code_challenge (RFC 7636)
-	PKCEOptional = "optional" // leaves it to the client
+	PKCERequired = "required" // rejects requests for a code without code_challenge (RFC 7636)
+	PKCEOptional = "optional" // leaves the choice to the client
 )
 
-// Words of [Client].Compat, which describes them.
+// Options of [Client].Compat, described there.
 const (
 	IgnoreUnknownScopes = "ignore_unknown_scopes"
 	ErrorDescription    = "error_description"
@@ -209,10 +209,10 @@ const (
 	IDTokenClaims       = "id_token_claims"
 )
 
-// CompatWords are all words of [Client].Compat.
+// CompatWords lists all options of [Client].Compat.
 var CompatWords = []string{IgnoreUnknownScopes, ErrorDescription, JSONState, OmitIssuer, IssuerAudience, IDTokenClaims}
 
-// HasCompat reports whether a word is in Compat.
+// HasCompat reports whether Compat contains a word.
 func (c *Client) HasCompat(word string) bool { return slices.Contains(c.Compat, word) }
 
 // Public reports whether the client cannot authenticate (RFC 6749 §2.1).
@@ -220,10 +220,10 @@ func (c *Client) Public() bool {
 	return c.Secret == "" && c.SecretSHA256 == nil && (c.RequestObjects.KeysOnly || len(c.JWKS) == 0 && c.JWKSURI == "")
 }
 
-// Title returns the name to show to people.
+// Title returns the client's name for pages.
 func (c *Client) Title() string { return cmp.Or(c.Name, c.ID) }
 
-// LaunchURL returns the app's launch URL for a launch of a FHIR API, or "" if it has none.
+// LaunchURL returns the app's launch URL for a launch at a FHIR server, or "" without a launch URL.
 func (c *Client) LaunchURL(fhirBase, handle string) string {
 	u, err := url.Parse(c.LaunchURI)
 	if c.LaunchURI == "" || err != nil {
@@ -236,18 +236,18 @@ func (c *Client) LaunchURL(fhirBase, handle string) string {
 	return u.String()
 }
 
-// RequiresConsent reports whether people must consent before the client gets anything.
+// RequiresConsent reports whether the client requires consent before any grant.
 func (c *Client) RequiresConsent() bool { return c.Consent == ConsentRequired }
 
-// IsInterceptable reports whether another app on a device could receive what is sent to a
+// IsInterceptable reports whether another app on the same device could receive a response to a
 // redirect URI (RFC 8252 §8.6).
 func IsInterceptable(redirectURI string) bool {
 	u, err := url.Parse(redirectURI)
 	return err != nil || IsPrivateUse(redirectURI) || IsLoopback(u.Hostname())
 }
 
-// AsksToContinue reports whether people are asked to continue each time that the client wants
-// a code, because another app could have it.
+// AsksToContinue reports whether each request for a code shows a page, because another app could
+// intercept the code.
 func (c *Client) AsksToContinue() bool {
 	return c.Public() && slices.ContainsFunc(c.RedirectURIs, IsInterceptable)
 }
@@ -267,17 +267,17 @@ func (c *Client) SigningAlgorithm() jose.SignatureAlgorithm {
 	return cmp.Or(jose.SignatureAlgorithm(c.IDTokenAlgorithm), keyring.IDTokenAlgorithm)
 }
 
-// hasSecret compares digests, so that timing reveals neither the length of the secret nor
-// the first difference.
+// hasSecret compares digests, so that timing reveals neither the length of the secret nor the first
+// difference.
 func (c *Client) hasSecret(secret string) bool {
 	return c.secretDigest != nil && SameDigest(c.secretDigest, secret)
 }
 
-// ResponseTypes are those of RFC 6749 §3.1.1 and OpenID Connect Core §3.2.2.1.
+// ResponseTypes lists the response types of RFC 6749 §3.1.1 and OpenID Connect Core §3.2.2.1.
 var ResponseTypes = []string{"code", "token", "id_token", "id_token token"}
 
-// AllowsRedirectURI reports whether a redirect URI is registered. It must be equal, except
-// for the port of a native app on loopback (RFC 8252 §7.3).
+// AllowsRedirectURI reports whether a redirect URI is registered. It must be identical, except for
+// the port of a native app on loopback (RFC 8252 §7.3).
 func (c *Client) AllowsRedirectURI(uri string) bool {
 	if slices.Contains(c.RedirectURIs, uri) || c.Local && IsLocal(uri) {
 		return true
@@ -289,8 +289,8 @@ func (c *Client) AllowsRedirectURI(uri string) bool {
 	})
 }
 
-// Complete sets defaults, and refuses a client that would not work or not be safe, or that lists
-// another grant type than these.
+// Complete sets defaults and rejects a client that is invalid, insecure, or lists a grant type not
+// in grants.
 func (c *Client) Complete(grants GrantTypes) error {
 	if err := subject.Check(c.ID); err != nil {
 		return fmt.Errorf("client %q: the id, which can be the sub of tokens, %w", c.ID, err)
@@ -392,16 +392,16 @@ func (c *Client) checkFlows() error {
 	return nil
 }
 
-// The scopes that ask for a refresh token (SMART App Launch 2.2).
+// Scopes that request a refresh token (SMART App Launch 2.2).
 const (
-	OfflineAccess = "offline_access" // outlives the session
-	OnlineAccess  = "online_access"  // ends with it
+	OfflineAccess = "offline_access" // outlasts the session
+	OnlineAccess  = "online_access"  // ends with the session
 )
 
-const maxGrantedScopes = 1000 // cached for each client
+const maxGrantedScopes = 1000 // cached per client
 
-// AllowsScope reports whether the client could be granted all of a scope today. It caches the
-// result, which takes longer to compute than the rest of a request.
+// AllowsScope reports whether the client could currently be granted an entire scope. It caches the
+// result, whose computation takes longer than the rest of a request.
 func (c *Client) AllowsScope(scope string) bool {
 	if c.granted == nil {
 		return c.allowsScope(scope)
@@ -419,8 +419,8 @@ func (c *Client) allowsScope(scope string) bool {
 	return err == nil && slices.Equal(granted, strings.Fields(scope))
 }
 
-// GrantScope returns what the client is granted of a requested scope, which may be less (RFC 6749
-// §3.3). Its error is invalid_scope.
+// GrantScope returns the part of a requested scope that the client is granted (RFC 6749 §3.3). The
+// error is invalid_scope.
 func (c *Client) GrantScope(asked string) ([]string, error) {
 	lenient := c.HasCompat(IgnoreUnknownScopes)
 	scopes, err := smart.ParseScopes(asked)
@@ -436,7 +436,7 @@ func (c *Client) GrantScope(asked string) ([]string, error) {
 	return scopes, nil
 }
 
-// knownTypes refuses scopes for types that FHIR R4 does not have, or leaves them out.
+// knownTypes rejects or omits scopes for resource types that FHIR R4 does not define.
 func knownTypes(scopes []string, leaveOut bool) (known []string, err error) {
 	for _, scope := range scopes {
 		asked, ok := smart.ParseResourceScope(scope)
@@ -450,7 +450,7 @@ func knownTypes(scopes []string, leaveOut bool) (known []string, err error) {
 	return known, nil
 }
 
-// IsSystemScope reports whether a scope is for clients that act for themselves.
+// IsSystemScope reports whether a scope is for backend services.
 func IsSystemScope(scope string) bool { return strings.HasPrefix(scope, "system/") }
 
 // CanRefresh reports whether the client can get refresh tokens.
@@ -458,7 +458,7 @@ func (c *Client) CanRefresh() bool {
 	return c.AllowsResponseType("code") && (slices.Contains(c.Scopes, OfflineAccess) || slices.Contains(c.Scopes, OnlineAccess))
 }
 
-// WithoutRefresh removes the scopes that ask for a refresh token, for flows without one
+// WithoutRefresh removes the scopes that request a refresh token, for flows without refresh tokens
 // (OpenID Connect Core §11).
 func WithoutRefresh(scope []string) []string {
 	return slices.DeleteFunc(slices.Clone(scope), func(word string) bool {
@@ -466,7 +466,7 @@ func WithoutRefresh(scope []string) []string {
 	})
 }
 
-// GrantSystemScope grants the requested scope. Default: all system scopes of the client.
+// GrantSystemScope grants the requested system scopes; default: all system scopes of the client.
 func (c *Client) GrantSystemScope(asked string) ([]string, error) {
 	notSystem := func(scope string) bool { return !IsSystemScope(scope) }
 	scope := slices.DeleteFunc(slices.Clone(c.Scopes), notSystem)
@@ -481,25 +481,25 @@ func (c *Client) GrantSystemScope(asked string) ([]string, error) {
 	return scope, err
 }
 
-// AuthorizationCode is the grant_type of codes, which every app that registers itself uses.
+// AuthorizationCode is the grant type of codes, used by every app that registers itself.
 const AuthorizationCode = "authorization_code"
 
-// GrantType says which clients may use a grant_type (RFC 6749 §1.3). Its zero value is for none.
+// GrantType contains the rules of a grant type (RFC 6749 §1.3). The zero value permits no client.
 type GrantType struct {
-	Name string // the grant_type
+	Name string // value of grant_type
 
-	// Allows reports whether a client may use it at the token endpoint. nil: none may.
+	// Allows reports whether a client may use the grant type at the token endpoint. nil: none may.
 	Allows func(*Client) bool
 
-	// Offered reports whether a client has any use for it, so that discovery and the client's
-	// registration list it. Default: Allows.
+	// Offered reports whether the discovery document and the client's registration list the grant
+	// type. Default: Allows.
 	Offered func(*Client) bool
 
-	// Check refuses a configured client that lists it in [Client].GrantTypes and lacks what it
-	// needs. nil: no configured client may list it.
+	// Check rejects a configured client that lists the grant type in [Client].GrantTypes without
+	// meeting its requirements. nil: configured clients cannot list it.
 	Check func(*Client) error
 
-	Always      bool // discovery lists it whatever clients there are
+	Always      bool // discovery lists it regardless of clients
 	Registrable bool // apps that register themselves may list it
 }
 
@@ -511,13 +511,13 @@ func (g GrantType) offeredTo(c *Client) bool {
 	return offered != nil && offered(c)
 }
 
-// GrantTypes are all that there are. They are made in package token.
+// GrantTypes lists all grant types. Package token defines them.
 type GrantTypes []GrantType
 
-// Names are those of all.
+// Names returns the names of all grant types.
 func (gs GrantTypes) Names() []string { return gs.names(func(GrantType) bool { return true }) }
 
-// names are those of some.
+// names returns the names of selected grant types.
 func (gs GrantTypes) names(wanted func(GrantType) bool) (names []string) {
 	for _, g := range gs {
 		if wanted(g) {
@@ -527,27 +527,27 @@ func (gs GrantTypes) names(wanted func(GrantType) bool) (names []string) {
 	return names
 }
 
-// AtTokenEndpoint are the names of those that the token endpoint gives tokens for.
+// AtTokenEndpoint returns the names of the grant types supported at the token endpoint.
 func (gs GrantTypes) AtTokenEndpoint() []string {
 	return gs.names(func(g GrantType) bool { return g.Allows != nil })
 }
 
-// Configurable are the names of those that an operator may list for a client.
+// Configurable returns the names of the grant types that an operator may list for a client.
 func (gs GrantTypes) Configurable() []string {
 	return gs.names(func(g GrantType) bool { return g.Check != nil })
 }
 
-// Registrable are the names of those that an app may list when it registers itself.
+// Registrable returns the names of the grant types that an app may list when registering itself.
 func (gs GrantTypes) Registrable() []string {
 	return gs.names(func(g GrantType) bool { return g.Registrable })
 }
 
-// RegisteredFor are the names of those that the registration of an app lists.
+// RegisteredFor returns the names of the grant types in the registration of an app.
 func (gs GrantTypes) RegisteredFor(c *Client) []string {
 	return gs.names(func(g GrantType) bool { return g.Registrable && g.offeredTo(c) })
 }
 
-// check refuses a client that lists what it may not, or could not use.
+// check rejects a client with unknown or unusable grant types.
 func (gs GrantTypes) check(c *Client) error {
 	for _, name := range c.GrantTypes {
 		i := slices.IndexFunc(gs, func(g GrantType) bool { return g.Name == name && g.Check != nil })

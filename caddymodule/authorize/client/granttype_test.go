@@ -2,7 +2,7 @@ package client
 
 import "testing"
 
-// A grant type of which nothing is said is for no client, and is listed nowhere.
+// An empty grant type is available to no client and listed nowhere.
 func TestEmptyGrantType(t *testing.T) {
 	t.Parallel()
 	grants := GrantTypes{{Name: "new"}}

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// hostAndPort is a name or IPv4 address, or an IPv6 address in brackets.
+// hostAndPort matches a name, an IPv4 address, or an IPv6 address in brackets, with an optional port.
 var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 
-// CheckRedirectURI requires an absolute https URI (or http://localhost) without a fragment.
-// It also refuses what parsers read differently, such as user information and backslashes,
-// and hosts with characters that could end the address in a Content-Security-Policy. The
-// error begins with the URI; callers put the name of the option or parameter in front.
+// CheckRedirectURI requires an absolute https URI (or http://localhost) without a fragment. It
+// rejects parts that parsers interpret differently, such as user information and backslashes, and
+// hosts with characters that could end a source in a Content-Security-Policy. The error starts with
+// the URI; callers prepend the name of the option or parameter.
 func CheckRedirectURI(uri string) error {
 	refuse := func(reason string) error { return fmt.Errorf("%q %s", uri, reason) }
 	if err := checkRedirectCharacters(uri); err != nil {
@@ -38,13 +38,13 @@ func CheckRedirectURI(uri string) error {
 	return nil
 }
 
-// isPort reports whether a text is a port, or empty.
+// isPort reports whether a text is a valid port or empty.
 func isPort(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil
 }
 
-// checkRedirectCharacters refuses a fragment, and what parsers read differently.
+// checkRedirectCharacters rejects fragments, and characters that parsers interpret differently.
 func checkRedirectCharacters(uri string) error {
 	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}", r) }) {
 		return fmt.Errorf("%q must be of the characters of a URI; write other hosts in punycode", uri)
@@ -63,12 +63,12 @@ func CheckBackchannelLogoutURI(uri string) error {
 	return nil
 }
 
-// loopbackAddress is the redirect URI of an app that listens on its device, at any port
-// (RFC 8252 §7.3).
+// loopbackAddress matches redirect URIs of an app that listens on its device, at any port (RFC 8252
+// §7.3).
 var loopbackAddress = regexp.MustCompile(`^(http://(?:127\.0\.0\.1|\[::1\]))(?::([0-9]{1,5}))?((?:[/?].*)?)$`)
 
-// privateUseScheme is a redirect URI with an app's own scheme: a reversed domain, which has a
-// dot (RFC 8252 §7.1). A host is optional.
+// privateUseScheme matches redirect URIs with an app's own scheme: a reversed domain name, which
+// contains a dot (RFC 8252 §7.1). The host is optional.
 var privateUseScheme = regexp.MustCompile(`^[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+:/([^/?].*|/[A-Za-z0-9._-]+([/?].*)?)?$`)
 
 // CheckNativeRedirectURI also accepts loopback and private-use schemes (RFC 8252 §7).
@@ -92,7 +92,7 @@ func CheckNativeRedirectURI(uri string) error {
 	return nil
 }
 
-// CheckAnyRedirectURI refuses what no client may register, native or not.
+// CheckAnyRedirectURI rejects URIs that no client may register, native or not.
 func CheckAnyRedirectURI(uri string) error {
 	if CheckRedirectURI(uri) == nil {
 		return nil
@@ -100,14 +100,14 @@ func CheckAnyRedirectURI(uri string) error {
 	return CheckNativeRedirectURI(uri)
 }
 
-// IsLocal reports whether a URI of http or https leads to the person's own computer, whatever
-// answers for names.
+// IsLocal reports whether an http or https URI leads to the user's own computer independent of name
+// resolution.
 func IsLocal(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && !IsPrivateUse(uri) && CheckAnyRedirectURI(uri) == nil && slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname())
 }
 
-// withoutPort removes the port of a loopback redirect URI, and reports whether it is one.
+// withoutPort removes the port of a loopback redirect URI and reports whether the URI is one.
 func withoutPort(uri string) (string, bool) {
 	parts := loopbackAddress.FindStringSubmatch(uri)
 	if parts == nil || !isPort(parts[2]) || checkRedirectCharacters(uri) != nil {
@@ -121,9 +121,9 @@ func IsPrivateUse(uri string) bool {
 	return !strings.HasPrefix(uri, "https:") && !strings.HasPrefix(uri, "http:")
 }
 
-// IsLoopback reports whether a browser may take a host for its own device: names below
-// localhost (RFC 6761 §6.3), and IP addresses in any form, such as 127.1. To a browser, a
-// host that ends in a number is an IPv4 address (URL Standard §3.5).
+// IsLoopback reports whether a browser may resolve a host to its own device: names below localhost
+// (RFC 6761 §6.3), and IP addresses in any notation, e.g. 127.1. For browsers, a host that ends in
+// a number is an IPv4 address (URL Standard §3.5).
 func IsLoopback(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {

@@ -57,8 +57,8 @@ func TestRegisteredRedirectURI(t *testing.T) {
 	}
 }
 
-// What is not safe for a native app either is refused when the configuration loads, and
-// what is for native apps alone for other clients.
+// The configuration rejects redirect URIs that are insecure even for native apps, and for other
+// clients those that only native apps may have.
 func TestRedirectURIsOfNativeAppsAlone(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

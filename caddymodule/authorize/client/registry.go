@@ -17,46 +17,46 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
 
-// A Source finds clients that are not configured. A feature adds it to [Registry.Sources].
+// A Source provides clients that are not configured. Features add sources to [Registry.Sources].
 type Source interface {
-	// Find returns the client with a client_id, or nil. It may wait for approval.
+	// Find returns the client with a client_id, or nil. The client may be pending approval.
 	Find(ctx context.Context, id string) (*Client, error)
 
 	// IDs returns the client_ids of all clients.
 	IDs(ctx context.Context) ([]string, error)
 
-	// Any returns a client that is allowed what a client of this source can be allowed, for discovery documents.
+	// Any returns a client with the maximum permissions of this source's clients, for discovery documents.
 	Any() *Client
 }
 
-// ErrNotRegistered is returned for a client_id that no source has.
+// ErrNotRegistered means that no source has a client with the client_id.
 var ErrNotRegistered = errors.New("no client with this client_id has registered itself")
 
-// RegisteredClient is a client that registered itself, as the operator sees it.
+// RegisteredClient is a client that registered itself, as shown to operators.
 type RegisteredClient struct {
-	Client   Client    // as registered, within what the configuration allows
-	IssuedAt time.Time // when it registered
-	Waits    bool      // for the operator's approval
-	Secret   bool      // it has one
+	Client   Client    // as registered, limited to the permissions in the configuration
+	IssuedAt time.Time // registration time
+	Waits    bool      // pending approval by the operator
+	Secret   bool      // whether it has a secret
 }
 
 // Registry finds clients.
 //
-// Use [Registry.Clone] to change it: the cost does not depend on the number of clients. The original must not be changed
-// after that.
+// Changes are made on a [Registry.Clone], whose cost does not depend on the number of clients.
+// The original must not be changed afterwards.
 type Registry struct {
 	configured *snapshotmap.Map[*Client] // by client_id
-	launching  int                       // clients with LaunchContext
+	launching  int                       // number of clients with LaunchContext
 
-	GrantTypes GrantTypes // that clients may use
-	Sources    []Source   // of clients that are not configured
+	GrantTypes GrantTypes // grant types for clients
+	Sources    []Source   // sources of further clients
 
-	// Known is asked about a client that is not known, and says why there may be more, if so.
-	// Default: there are no more.
+	// Known is called for an unknown client and returns an error if the list of clients may be
+	// incomplete. Default: the list is complete.
 	Known func(context.Context) error
 }
 
-// errNotApproved is the answer to a client that waits for approval.
+// errNotApproved is the error for a client pending approval.
 var errNotApproved = &oauth2.Error{
 	Code: "unauthorized_client", Description: "the operator of this server has not approved this app yet", Status: http.StatusForbidden,
 }
@@ -70,7 +70,7 @@ func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
 	return c, err
 }
 
-// named is Find of a client that may wait for approval, as only who proves to be that client is told.
+// named is Find including clients pending approval, which only an authenticated client may learn about.
 func (r *Registry) named(ctx context.Context, id string) (*Client, error) {
 	if c := r.Configured(id); c != nil {
 		return c, nil
@@ -86,7 +86,8 @@ func (r *Registry) named(ctx context.Context, id string) (*Client, error) {
 	return nil, nil
 }
 
-// Note notes for the audit trail that a request names a client, which may wait for approval, and reports whether it exists.
+// Note records the client of a request for the audit trail, including clients pending approval, and reports whether the client
+// exists.
 func (r *Registry) Note(ctx context.Context, id string) bool {
 	if id == "" {
 		return false
@@ -132,7 +133,7 @@ func (r *Registry) AllConfigured() iter.Seq2[string, *Client] { return r.configu
 // LaunchesFromEHR reports whether a configured client may create launch contexts.
 func (r *Registry) LaunchesFromEHR() bool { return r.launching > 0 }
 
-// RemoveConfigured removes a configured client by client_id, if there is one.
+// RemoveConfigured removes the configured client with a client_id, if present.
 func (r *Registry) RemoveConfigured(id string) {
 	if c := r.Configured(id); c != nil {
 		r.configured.Delete(id)
@@ -140,7 +141,7 @@ func (r *Registry) RemoveConfigured(id string) {
 	}
 }
 
-// launches is 1 if the client may create launch contexts, else 0.
+// launches returns 1 if the client may create launch contexts, otherwise 0.
 func (c *Client) launches() int {
 	if c.LaunchContext {
 		return 1
@@ -148,7 +149,7 @@ func (c *Client) launches() int {
 	return 0
 }
 
-// Add adds a configured client. It returns an error, and changes nothing, if the client is invalid.
+// Add adds a configured client. For an invalid client it returns an error and changes nothing.
 func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if r.Configured(c.ID) != nil {
 		return fmt.Errorf("duplicate client %s", c.ID)
@@ -159,14 +160,14 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if err := c.Complete(r.GrantTypes); err != nil {
 		return err
 	}
-	c.Keys, _ = c.NewKeys(logger, c.Transport) // again, with a logger: Complete has checked them
+	c.Keys, _ = c.NewKeys(logger, c.Transport) // Complete has validated the keys; this adds the logger
 	c.granted = &boundedcache.Cache[string, bool]{MaxEntries: maxGrantedScopes}
 	r.configured.Set(c.ID, &c)
 	r.launching += c.launches()
 	return nil
 }
 
-// Offered are the grant types that some client has a use for, as discovery lists them.
+// Offered returns the grant types that some client can use, for the discovery document.
 func (r *Registry) Offered() (offered GrantTypes) {
 	for _, g := range r.GrantTypes {
 		if g.Always || r.Any(g.offeredTo) {
@@ -176,7 +177,7 @@ func (r *Registry) Offered() (offered GrantTypes) {
 	return offered
 }
 
-// Any reports whether a client matches, or one of a source could.
+// Any reports whether some client, or a possible client of a source, matches.
 func (r *Registry) Any(is func(*Client) bool) bool {
 	for _, c := range r.AllConfigured() {
 		if is(c) {

@@ -364,9 +364,9 @@ func (s *Sessions) add(ctx context.Context, session, earlier *Session, begun rev
 
 const maxUserAgent = 200 // bytes
 
-// put stores a session with a new secret, lists it, makes other calls to the durable store in the same
-// step, and returns the session's cookie. If its provider has ended the sign-in meanwhile, so does this. Room is reserved for its cutoff, if that will be in
-// another store.
+// put stores and lists a session with a new secret, executes other calls to the durable store in
+// the same step, and returns the session's cookie. If the provider has meanwhile ended the sign-in,
+// put ends the session. It reserves space for the session's cutoff in another store.
 func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
 	cookie := newCookie(session.SID, session.root)
 	session.Secret, session.Seen = cookie.digest(), s.Now()

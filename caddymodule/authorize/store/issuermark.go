@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// IssuerKey is the key of the entry that says whose state a store has; see [Claim].
+// IssuerKey is the key of the entry that assigns a store to an issuer; see [Claim].
 const IssuerKey = "issuer:mark"
 
-// issuerLifetime is how long a store is an issuer's after its last start.
+// issuerLifetime is the lifetime of the assignment after the issuer's last start.
 const issuerLifetime = 10 * 365 * 24 * time.Hour
 
-// An OtherIssuerError says that a store has the state of another issuer. What that one gave, such as a session or a code,
-// would be taken for this one's.
+// An OtherIssuerError means that a store contains the state of another issuer, whose sessions and
+// codes would be accepted here.
 type OtherIssuerError struct {
-	Theirs string // the issuer that has the store
-	Ours   string // the issuer that may not use it
+	Theirs string // issuer to which the store is assigned
+	Ours   string // issuer that tried to use the store
 }
 
 // Error implements error.
@@ -29,12 +29,12 @@ func (e *OtherIssuerError) Error() string {
 // An issuerMark is the entry under [IssuerKey].
 type issuerMark struct {
 	Issuer string `json:"issuer"`
-	Made   string `json:"made,omitempty"` // random: a store that lost its mark gets another
+	Made   string `json:"made,omitempty"` // random, so that a store that lost its mark gets a different one
 }
 
-// Claim makes a store an issuer's, for years from now, if it is nobody's yet or already this one's, and returns the entry: it
-// stays the same as long as the store loses nothing. If the store is another's, it returns an [OtherIssuerError]. A full store
-// stays as it is, since what it has can be used.
+// Claim assigns a store to an issuer for years and returns the entry, which is unchanged as long as
+// the store loses no data. The error is an [OtherIssuerError] if the store is assigned to another
+// issuer. A full store is left unchanged, because its contents are usable.
 func Claim(ctx context.Context, s Store, issuer string) (mark []byte, err error) {
 	err = Alter(ctx, s, IssuerKey, issuerLifetime, func(found []byte) ([]byte, error) {
 		mark, err = markFor(found, issuer)
@@ -49,7 +49,7 @@ func Claim(ctx context.Context, s Store, issuer string) (mark []byte, err error)
 	return mark, err
 }
 
-// markFor is the mark that is found, or a new one if there is none.
+// markFor returns the existing mark or a new one.
 func markFor(found []byte, issuer string) ([]byte, error) {
 	held, err := FromJSON[issuerMark](found)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// GetJSON decodes the entry under key; nil if there is none.
+// GetJSON decodes the entry under key; nil if absent.
 func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 	value, err := s.Get(ctx, key)
 	switch {
@@ -23,14 +23,14 @@ func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 	return FromJSON[T](value)
 }
 
-// recordVersion is the version of the records that [ToJSON] writes.
+// recordVersion is the version of records written by [ToJSON].
 const recordVersion = 1
 
-// ErrNewer says that a record has a format of a later version, in which its members may mean
-// something else.
+// ErrNewer means that a record has the format of a newer version, whose members may have a
+// different meaning.
 var ErrNewer = errors.New("a record of a later version of caddy-fhir, which this one cannot read")
 
-// versionMember is how a record with a version begins.
+// versionMember is the start of a record with a version.
 const versionMember = `{"v":`
 
 // ToJSON encodes a struct as the value of an entry, with the version of its format.
@@ -47,7 +47,7 @@ func ToJSON(v any) ([]byte, error) {
 	return append(value, members...), nil
 }
 
-// versionOf returns the version of a record: 0 if it has none.
+// versionOf returns the version of a record; 0 without a version.
 func versionOf(value []byte) int {
 	rest, ok := bytes.CutPrefix(value, []byte(versionMember))
 	if !ok {
@@ -56,13 +56,13 @@ func versionOf(value []byte) int {
 	digits := rest[:len(rest)-len(bytes.TrimLeft(rest, "0123456789"))]
 	version, err := strconv.Atoi(string(digits))
 	if err != nil {
-		return math.MaxInt // none of ours, or far too high
+		return math.MaxInt // malformed or far too high
 	}
 	return version
 }
 
-// FromJSON decodes the value of an entry; nil if there is none. If it was written by a later
-// version, the error is [ErrNewer].
+// FromJSON decodes the value of an entry; nil if absent. The error is [ErrNewer] for a record of a
+// newer version.
 func FromJSON[T any](value []byte) (*T, error) {
 	switch {
 	case value == nil:
@@ -77,11 +77,11 @@ func FromJSON[T any](value []byte) (*T, error) {
 	return v, nil
 }
 
-// atOnce is how many entries [DeleteFunc] reads in one step.
+// atOnce is the number of entries that [DeleteFunc] reads in one step.
 const atOnce = 100
 
-// DeleteFunc deletes the entries with a prefix that match, and returns how many. It
-// continues after an error, so that one bad entry does not keep the others.
+// DeleteFunc deletes the matching entries with a key prefix and returns their number. It continues
+// after errors.
 func DeleteFunc[T any](ctx context.Context, s Store, prefix string, match func(*T) bool) (deleted int, err error) {
 	keys, err := s.List(ctx, prefix)
 	if err != nil {
@@ -90,7 +90,7 @@ func DeleteFunc[T any](ctx context.Context, s Store, prefix string, match func(*
 	return DeleteKeys(ctx, s, keys, match)
 }
 
-// DeleteKeys is [DeleteFunc] for the entries of some keys.
+// DeleteKeys is [DeleteFunc] for the entries of given keys.
 func DeleteKeys[T any](ctx context.Context, s Store, keys []string, match func(*T) bool) (deleted int, err error) {
 	var errs []error
 	for some := range slices.Chunk(keys, atOnce) {
@@ -103,7 +103,7 @@ func DeleteKeys[T any](ctx context.Context, s Store, keys []string, match func(*
 	return deleted, errors.Join(errs...)
 }
 
-// Each calls do with the entries of some keys that there are. It reads many in one step, and ends with the first error.
+// Each calls do with the existing entries of given keys, many at a time. It stops at the first error.
 func Each[T any](ctx context.Context, s Store, keys []string, do func(some []*T) error) error {
 	for some := range slices.Chunk(keys, atOnce) {
 		values, err := Values(ctx, s, some...)
@@ -124,7 +124,7 @@ func Each[T any](ctx context.Context, s Store, keys []string, do func(some []*T)
 	return nil
 }
 
-// deleteSome is [DeleteFunc] for some keys.
+// deleteSome is [DeleteFunc] for some keys in one step.
 func deleteSome[T any](ctx context.Context, s Store, keys []string, match func(*T) bool) (deleted int, err error) {
 	values, err := Values(ctx, s, keys...)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/patrickmn/go-cache"
 )
 
-// defaultMaxEntries is the default limit of a [Memory]. An entry takes some 500 bytes.
+// defaultMaxEntries is the default limit of a [Memory]. An entry takes about 500 bytes.
 const defaultMaxEntries = 100_000
 
 // Memory is a [Store] in the memory of one process.
@@ -24,9 +24,9 @@ type Memory struct {
 	endings []string
 }
 
-// NewMemory returns an empty store of at most maxEntries entries (0:
-// 100,000), and of more of the kinds that end something; see [Room]. It removes
-// expired entries every sweep (0: only when full).
+// NewMemory returns an empty store for at most maxEntries entries (0: 100,000), with a reserve for
+// the kinds in endings; see [Room]. Expired entries are removed at the interval sweep (0: only when
+// full).
 func NewMemory(maxEntries int, sweep time.Duration, endings ...string) *Memory {
 	m := &Memory{items: cache.New(cache.NoExpiration, sweep), endings: endings}
 	m.Singly = m.Do
@@ -43,7 +43,7 @@ func (m *Memory) SetMaxEntries(n int) {
 	}
 }
 
-// Size returns the number of entries, with expired ones not yet swept, and the limit.
+// Size returns the number of entries, including expired ones not yet removed, and the limit.
 func (m *Memory) Size() (entries, bound int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,7 +62,7 @@ func (m *Memory) Get(_ context.Context, key string) ([]byte, error) {
 // List implements [Store].
 func (m *Memory) List(_ context.Context, prefix string) ([]string, error) {
 	var keys []string
-	for key := range m.items.Items() { // those that have not expired
+	for key := range m.items.Items() { // unexpired entries
 		if strings.HasPrefix(key, prefix) {
 			keys = append(keys, key)
 		}
@@ -72,7 +72,7 @@ func (m *Memory) List(_ context.Context, prefix string) ([]string, error) {
 
 // Entries implements [Exporter].
 func (m *Memory) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
-	for key, item := range m.items.Items() { // those that have not expired
+	for key, item := range m.items.Items() { // unexpired entries
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (t memoryTable) Left(key string) time.Duration {
 
 // Set implements [Table].
 func (t memoryTable) Set(key string, value []byte, ttl time.Duration) error {
-	t.items.Set(key, append([]byte{}, value...), ttl) // never nil, which is "nothing"
+	t.items.Set(key, append([]byte{}, value...), ttl) // non-nil, because nil means absent
 	return nil
 }
 
@@ -133,29 +133,29 @@ func (t memoryTable) Sweep() error {
 	return nil
 }
 
-// A Table holds the entries of a store of a single process, which makes steps in it by [Room.Do].
+// A Table contains the entries of a single-process store. [Room.Do] executes steps on it.
 type Table interface {
-	Held(key string) (value []byte, found bool)            // what has not expired; it is not changed
-	Left(key string) time.Duration                         // lifetime of a value that was found
+	Held(key string) (value []byte, found bool)            // an unexpired value, which must not be modified
+	Left(key string) time.Duration                         // remaining lifetime of a found value
 	Set(key string, value []byte, ttl time.Duration) error // copies the value
-	Remove(key string) error                               // of a key that need not exist
-	Size() int                                             // entries, with expired ones
-	Sweep() error                                          // removes what has expired
+	Remove(key string) error                               // the key may be absent
+	Size() int                                             // number of entries, including expired ones
+	Sweep() error                                          // removes expired entries
 }
 
-// Room says whether a step fits into a store of a single process. What one person can store
-// is bounded; but if a store is full all the same, people must be able to sign out, and clients
-// to revoke what they have. So entries of the kinds that end something have an eighth more.
+// Room limits the size of a single-process store. Entries per person are limited, but if a store is
+// full nevertheless, logout and revocation must work. Kinds in Endings may therefore exceed the
+// limit by an eighth.
 type Room struct {
-	Max     int      // entries
+	Max     int      // kinds with a reserve; see [KindOf]
 	Endings []string // kinds that end something; see [KindOf]
 }
 
-// Do makes all calls or none: all is checked before anything changes. The caller holds a lock.
+// Do executes all calls or none: it checks all calls before any change. The caller holds a lock.
 func (r Room) Do(t Table, calls []*Call) error {
-	added, ordinary := 0, false // whether something is added that ends nothing
+	added, ordinary := 0, false // ordinary: an entry without reserve is added
 	for _, c := range calls {
-		if c.Op == Get { // it always succeeds, and is looked up once
+		if c.Op == Get { // always succeeds, and is looked up once
 			c.Err = nil
 			continue
 		}
@@ -166,7 +166,7 @@ func (r Room) Do(t Table, calls []*Call) error {
 		switch {
 		case c.Removes() && found:
 			added--
-		case c.Stores() && !found: // an expired entry counts until it is swept
+		case c.Stores() && !found: // expired entries count until removed
 			added++
 			ordinary = ordinary || !slices.Contains(r.Endings, KindOf(c.Key))
 		}
@@ -182,7 +182,7 @@ func (r Room) Do(t Table, calls []*Call) error {
 	return nil
 }
 
-// check fails with [ErrFull] if there is no room for a step, after a sweep if need be.
+// check returns [ErrFull] if a step does not fit, after removing expired entries.
 func (r Room) check(t Table, calls []*Call, added int, ordinary bool) error {
 	most := r.Max
 	if !ordinary {
@@ -203,7 +203,7 @@ func (r Room) check(t Table, calls []*Call, added int, ordinary bool) error {
 	return ErrFull
 }
 
-// make makes a call that succeeds, unless the table fails.
+// make executes a checked call. Only the table can fail.
 func (c *Call) make(t Table) error {
 	held, found := t.Held(c.Key)
 	switch c.Op {
@@ -218,7 +218,7 @@ func (c *Call) make(t Table) error {
 	case Delete:
 		return t.Remove(c.Key)
 	}
-	if c.Value = bytes.Clone(held); c.Op == Take { // the table's own memory may change
+	if c.Value = bytes.Clone(held); c.Op == Take { // the table may reuse its memory
 		return t.Remove(c.Key)
 	}
 	return nil

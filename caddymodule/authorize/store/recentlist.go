@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// A RecentList is a bounded list of items of equal length, oldest first. An item that is added again counts once.
+// A RecentList is a bounded list of items of equal length, oldest first. Repeated items count once.
 type RecentList struct {
-	Store Store         // holds the list
-	Key   string        // of the list in Store
-	Max   int           // items
-	TTL   time.Duration // of the list, from its latest item
+	Store Store         // store of the list
+	Key   string        // key of the list in Store
+	Max   int           // maximum number of items
+	TTL   time.Duration // lifetime of the list after its latest item
 
 	// Ended reports which items no longer count. Nil: all count.
 	Ended func(items []string) ([]bool, error)
 }
 
-// Add appends an item, makes other calls in the same step, and returns those it dropped to make room.
+// Add appends an item, executes other calls in the same step, and returns the items dropped to make room.
 func (l RecentList) Add(ctx context.Context, item string, calls ...*Call) (dropped []string, err error) {
 	calls = append(slices.Clip(calls), l.Adding(item))
 	for ctx.Err() == nil {
@@ -36,14 +36,14 @@ func (l RecentList) Add(ctx context.Context, item string, calls ...*Call) (dropp
 	return dropped, ctx.Err()
 }
 
-// Adding returns the call that appends an item. If the list is too long, it fails with
-// [ErrTooLong]; see [RecentList.Fold].
+// Adding returns the call that appends an item. It fails with [ErrTooLong] if the list is full; see
+// [RecentList.Fold].
 func (l RecentList) Adding(item string) *Call {
 	return &Call{Op: Append, Key: l.Key, Value: []byte(item), Max: l.Max * len(item), TTL: l.TTL}
 }
 
-// Fold makes room for one more item, each of a size in bytes, and returns those it dropped:
-// the oldest, after those that have ended.
+// Fold makes room for one more item of size bytes and returns the dropped items: ended items first,
+// then the oldest.
 func (l RecentList) Fold(ctx context.Context, size int) (dropped []string, err error) {
 	stored, err := l.Store.Get(ctx, l.Key)
 	if errors.Is(err, ErrNotFound) {
@@ -56,13 +56,13 @@ func (l RecentList) Fold(ctx context.Context, size int) (dropped []string, err e
 	if err == nil {
 		err = l.Store.Swap(ctx, l.Key, stored, items, l.TTL)
 	}
-	if errors.Is(err, ErrChanged) { // another makes room
+	if errors.Is(err, ErrChanged) { // another process makes room
 		return nil, nil
 	}
 	return dropped, err
 }
 
-// Items returns the items, each of a size in bytes, the latest first.
+// Items returns the items of size bytes each, latest first.
 func (l RecentList) Items(ctx context.Context, size int) (items []string, err error) {
 	stored, err := l.Store.Get(ctx, l.Key)
 	if errors.Is(err, ErrNotFound) {
@@ -94,13 +94,13 @@ func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, 
 		}
 	}
 	over := max(0, len(items)-most)
-	for old := range slices.Chunk(items[:over], size) { // the oldest
+	for old := range slices.Chunk(items[:over], size) { // oldest items
 		dropped = append(dropped, string(old))
 	}
 	return items[over:], dropped, nil
 }
 
-// latest leaves the last of items that were added several times.
+// latest keeps the last occurrence of repeated items.
 func latest(chunks [][]byte) (items [][]byte) {
 	seen := make(map[string]bool, len(chunks))
 	for _, chunk := range slices.Backward(chunks) {
@@ -120,15 +120,15 @@ func texts(chunks [][]byte) (items []string) {
 	return items
 }
 
-// Latest bounds how many entries of a kind each person has, so that nobody fills a store. It is
-// in memory, because rewriting a [RecentList] with each code doubled the cost of ES256 code
-// flows. A reload starts counting anew, and gateways count apart.
+// Latest limits the entries of a kind per person, so that nobody can fill a store. It is in memory,
+// because rewriting a [RecentList] with each code doubled the cost of ES256 code flows. Counts
+// restart after a reload and are per gateway.
 type Latest struct {
-	max    int           // of one person
-	ttl    time.Duration // of an entry
+	max    int           // maximum per person
+	ttl    time.Duration // lifetime of an entry
 	mu     sync.Mutex
 	people map[string][]latestEntry // oldest first
-	most   int                      // people before a sweep
+	most   int                      // number of people that triggers a sweep
 }
 
 type latestEntry struct {
@@ -136,14 +136,13 @@ type latestEntry struct {
 	at   time.Time
 }
 
-// NewLatest returns the latest entries of a kind, at most so many of one person, which last
-// for ttl.
+// NewLatest returns a limit of most entries per person with the lifetime ttl.
 func NewLatest(most int, ttl time.Duration) *Latest {
 	return &Latest{max: most, ttl: ttl, people: make(map[string][]latestEntry), most: 1024}
 }
 
-// Adding notes a person's new entry, of one or more keys. If there are too many with it, it
-// returns the calls that delete the oldest.
+// Adding records a person's new entry with one or more keys. Beyond the limit it returns the calls
+// that delete the oldest entries.
 func (l *Latest) Adding(person string, keys ...string) (deleting []*Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +152,7 @@ func (l *Latest) Adding(person string, keys ...string) (deleting []*Call) {
 	}
 	if len(entries) >= l.max {
 		for _, key := range entries[0].keys {
-			if !slices.Contains(keys, key) { // used once more: that will be refused
+			if !slices.Contains(keys, key) { // a repeated key will be rejected
 				deleting = append(deleting, &Call{Op: Delete, Key: key})
 			}
 		}
@@ -172,7 +171,7 @@ func (l *Latest) unexpired(entries []latestEntry) []latestEntry {
 	return slices.Delete(entries, 0, i)
 }
 
-// sweep drops people without unexpired entries, if there are many people. The store's limit
+// sweep drops people without unexpired entries if many people are recorded. The store's limit
 // bounds the rest.
 func (l *Latest) sweep() {
 	if len(l.people) < l.most {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Entries that are over count no more, and people who have no others are forgotten.
+// Expired entries do not count, and people without other entries are dropped.
 func TestLatestAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestLatestAreForgotten(t *testing.T) {
 	})
 }
 
-// The oldest of too many is deleted, with all its keys.
+// Beyond the limit the oldest entry is deleted with all its keys.
 func TestLatestDeleteTheOldest(t *testing.T) {
 	t.Parallel()
 	l := NewLatest(20, time.Minute)

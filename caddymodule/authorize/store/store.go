@@ -11,75 +11,73 @@ import (
 	"time"
 )
 
-// Store keeps what must be used once or be revocable: codes, sessions, refresh tokens,
-// revocations. Keys hold no secret; see [Key].
-// A Store is safe for concurrent use and bounded. When full it returns [ErrFull], and
-// never drops an unexpired entry: without its revocation, a token would be valid again.
-// Package storetest tests implementations.
+// Store stores data that is used once or can be revoked: codes, sessions, refresh tokens,
+// revocations. Keys contain no secrets; see [Key]. A Store is safe for concurrent use and bounded.
+// A full store returns [ErrFull] and never drops an unexpired entry: without its revocation, a
+// token would be valid again. Package storetest tests implementations.
 type Store interface {
-	// Put stores value under key for ttl, and replaces what was there.
+	// Put stores value under key for ttl, replacing any previous value.
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
-	// Add is Put if key holds nothing, and [ErrExists] otherwise. Of several at once,
-	// exactly one succeeds.
+	// Add is Put if key is absent, and [ErrExists] otherwise. Of concurrent calls exactly one
+	// succeeds.
 	Add(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
 	// Get returns the value under key, or [ErrNotFound].
 	Get(ctx context.Context, key string) ([]byte, error)
 
-	// Swap is Put if key holds old, and [ErrChanged] otherwise. Of several with the
-	// same old value, exactly one succeeds.
+	// Swap is Put if the value of key is old, and [ErrChanged] otherwise. Of concurrent calls with
+	// the same old value exactly one succeeds.
 	Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error
 
-	// Take is Get and Delete in one step. Of several, exactly one succeeds.
+	// Take is Get and Delete in one step. Of concurrent calls exactly one succeeds.
 	Take(ctx context.Context, key string) ([]byte, error)
 
-	// Delete removes key, which need not exist.
+	// Delete removes key, which may be absent.
 	Delete(ctx context.Context, key string) error
 
-	// Append appends item to the value under key, or stores it if there is none. The value
-	// lives for at least ttl from now: a shorter ttl does not shorten its lifetime.
-	// If the value would exceed most bytes, it returns [ErrTooLong].
+	// Append appends item to the value under key, which may be absent. The value has a remaining
+	// lifetime of at least ttl; a shorter ttl does not shorten it. The error is [ErrTooLong] if the
+	// value would exceed most bytes.
 	Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error
 
 	// List returns the unexpired keys with a prefix, unordered. It may scan all keys.
 	List(ctx context.Context, prefix string) ([]string, error)
 
-	// Do makes calls in one atomic step, and in one round trip if the store is elsewhere:
-	// either all of them succeed or none changes anything, and Do returns the error of the
-	// first that failed, as that call does too ([Call.Err]). They all see the store as it is
-	// before the step, but a [Get] of a key may also find what another process stored just
-	// after it. A key must not be in two of the calls. What they delete makes room in a full
-	// store for what they store.
+	// Do executes calls in one atomic step, with one round trip to a remote store: either all
+	// succeed, or none has an effect and Do returns the error of the first failed call, also set as
+	// [Call.Err]. All calls see the state before the step, but a [Get] may also return a value that
+	// another process stored just afterwards. Keys must be distinct. Deletions in a step make room
+	// for its additions in a full store.
 	Do(ctx context.Context, calls ...*Call) error
 }
 
-// The errors of a [Store].
+// Errors of a [Store].
 var (
 	ErrNotFound = errors.New("not in the store")               // or expired
-	ErrExists   = errors.New("already in the store")           // of Add
-	ErrChanged  = errors.New("changed in the store meanwhile") // of Swap
-	ErrFull     = error(outage("the store is full"))           // of Put, Add and Append
-	ErrTooLong  = errors.New("too long for the store")         // of Append
+	ErrExists   = errors.New("already in the store")           // returned by Add
+	ErrChanged  = errors.New("changed in the store meanwhile") // returned by Swap
+	ErrFull     = error(outage("the store is full"))           // returned by Put, Add and Append
+	ErrTooLong  = errors.New("too long for the store")         // returned by Append
 
-	// ErrUnavailable says that a store elsewhere did not answer in time. A change may have
-	// happened all the same.
+	// ErrUnavailable means that a remote store did not respond in time. A change may have been
+	// executed nevertheless.
 	ErrUnavailable = error(outage("the store cannot be reached"))
 )
 
-// An outage is an error of the store as a whole. The store's breaker logs its beginning and end.
+// An outage is an error of the store as a whole. The store's breaker logs its start and end.
 type outage string
 
 // Error implements error.
 func (o outage) Error() string { return string(o) }
 
-// LoggedElsewhere keeps each request that fails by an outage from being logged.
+// LoggedElsewhere prevents logging of each request that fails due to an outage.
 func (outage) LoggedElsewhere() {}
 
-// Lost reports whether an error says that another was faster to change an entry.
+// Lost reports whether an error means that a concurrent change won.
 func Lost(err error) bool { return errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) }
 
-// Key returns the key of an entry, which does not reveal the secret.
+// Key returns the key of an entry without revealing the secret.
 func Key(kind, secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return kind + ":" + base64.RawURLEncoding.EncodeToString(sum[:])
@@ -88,15 +86,15 @@ func Key(kind, secret string) string {
 // An Op is a method of a [Store] in a [Call].
 type Op int
 
-// The methods that [Store.Do] makes.
+// Operations of [Store.Do].
 const (
-	Get    Op = iota // sets Value; if there is nothing, that is nil, and no failure
-	Put              // Value for TTL
-	Add              // Value for TTL
-	Swap             // Value for TTL in place of Old
+	Get    Op = iota // sets Value; nil if absent, without an error
+	Put              // stores Value for TTL
+	Add              // stores Value for TTL
+	Swap             // replaces Old by Value for TTL
 	Take             // sets Value
-	Delete           // Key
-	Append           // Value, to at most Max bytes, for TTL
+	Delete           // deletes Key
+	Append           // appends Value, up to Max bytes, for TTL
 )
 
 // String returns the name of the method.
@@ -106,19 +104,19 @@ func (o Op) String() string {
 
 // A Call is a call in a step of [Store.Do].
 type Call struct {
-	Op    Op            // the method
-	Key   string        // of the entry
-	Old   []byte        // the value to replace
-	Value []byte        // the value to store, or what was found
-	Max   int           // the longest value in bytes
-	TTL   time.Duration // how long the value stays
+	Op    Op            // operation
+	Key   string        // key of the entry
+	Old   []byte        // value to replace
+	Value []byte        // value to store, or value found
+	Max   int           // maximum length of the value in bytes
+	TTL   time.Duration // lifetime of the value
 
-	Err error // why the step failed, if it did because of this call
+	Err error // error of the step if caused by this call
 }
 
-// Do makes calls of several stores: each run of calls of one store is a step. After one that
-// fails, the rest are not made. So calls of different stores are not one atomic step; put
-// first what does no harm alone.
+// Do executes calls of several stores: consecutive steps of one store form one step. It stops after
+// the first failed step, so calls of different stores are not atomic. Changes that are harmless
+// alone should come first.
 func Do(ctx context.Context, steps ...Step) error {
 	for len(steps) > 0 {
 		n := 1
@@ -139,16 +137,16 @@ func Do(ctx context.Context, steps ...Step) error {
 	return nil
 }
 
-// A Step is what [Do] does in one store.
+// A Step contains the calls of [Do] for one store.
 type Step struct {
-	Store Store   // has the entries
-	Calls []*Call // of one atomic step
+	Store Store   // store of the entries
+	Calls []*Call // calls of one atomic step
 }
 
 // In returns the step of some calls in a store.
 func In(s Store, calls ...*Call) Step { return Step{s, calls} }
 
-// Values reads some keys in one step; nil for those that there are not.
+// Values reads keys in one step; nil for absent keys.
 func Values(ctx context.Context, s Store, keys ...string) (values [][]byte, err error) {
 	calls := make([]*Call, len(keys))
 	for i, key := range keys {
@@ -161,8 +159,8 @@ func Values(ctx context.Context, s Store, keys ...string) (values [][]byte, err 
 	return values, err
 }
 
-// Replacing returns the call that stores a value in place of what was read, nil for nothing. It fails if something else
-// is there by now; see [Lost].
+// Replacing returns the call that replaces a value as read (nil: absent). It fails after a
+// concurrent change; see [Lost].
 func Replacing(key string, read, value []byte, ttl time.Duration) *Call {
 	if read == nil {
 		return &Call{Op: Add, Key: key, Value: value, TTL: ttl}
@@ -178,8 +176,8 @@ func Deleting(keys ...string) (calls []*Call) {
 	return calls
 }
 
-// Alter stores what do makes of the value of a key, nil for none, unless that is nil. After a concurrent change, do runs
-// again. It reads in a step, as a gateway's copy may be late. Further calls are made in the step that stores the value.
+// Alter replaces the value of a key (nil: absent) by the result of do, unless that is nil. After a concurrent change, do runs
+// again. It reads in a step, because a gateway's copy may be stale. Further calls are executed in the step that stores the value.
 func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(read []byte) ([]byte, error), with ...*Call) error {
 	for ctx.Err() == nil {
 		read, err := Values(ctx, s, key)
@@ -197,16 +195,16 @@ func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(
 	return ctx.Err()
 }
 
-// Forever is the lifetime of what is never to expire: stores want one.
+// Forever is the lifetime of entries that should never expire, because stores require a lifetime.
 const Forever = 100 * 365 * 24 * time.Hour
 
-// maxRounds bounds how often [Retry] starts again.
+// maxRounds limits the attempts of [Retry].
 const maxRounds = 20
 
 var errBusy = errors.New("other gateways were quicker each time; try again")
 
-// Retry makes a change again while its error is [Lost]: another gateway was quicker. The change reads anew
-// each time.
+// Retry repeats a change while its error is [Lost], i.e. another gateway was faster. The change has
+// to read again each time.
 func Retry(ctx context.Context, change func() error) error {
 	for range maxRounds {
 		if err := change(); !Lost(err) {
@@ -219,8 +217,8 @@ func Retry(ctx context.Context, change func() error) error {
 	return errBusy
 }
 
-// Once does something under a key unless that was done, and reports whether it did. It notes that afterwards: what fails, or
-// whose answer is lost, can be tried again, and two at once both do it. With a full store, it can be done again.
+// Once executes do unless that was recorded under key, and reports whether it did. It records execution afterwards: failures and
+// lost responses can be retried, and concurrent calls may both execute do. With a full store, do may be executed again.
 func Once(ctx context.Context, s Store, key string, ttl time.Duration, do func() error) (first bool, err error) {
 	if _, err := s.Get(ctx, key); !errors.Is(err, ErrNotFound) {
 		return false, err
@@ -235,10 +233,10 @@ func Once(ctx context.Context, s Store, key string, ttl time.Duration, do func()
 	return true, err
 }
 
-// Check sets Err to why a call fails, or to nil, given what is stored under its key, and
-// returns it. Every implementation of [Store.Do] checks all calls before it changes anything.
+// Check sets Err to the error of a call given the stored value of its key, or to nil, and returns
+// it. Every implementation of [Store.Do] checks all calls before any change.
 func (c *Call) Check(held []byte, found bool) error {
-	c.Err = nil // of an earlier step
+	c.Err = nil // clear the error of an earlier step
 	switch {
 	case c.Op == Add && found:
 		c.Err = ErrExists
@@ -252,15 +250,14 @@ func (c *Call) Check(held []byte, found bool) error {
 	return c.Err
 }
 
-// Removes reports whether a call leaves no value under its key. It makes room for another of
-// the same step.
+// Removes reports whether a call removes its key, which makes room for another call of the step.
 func (c *Call) Removes() bool { return c.Op == Take || c.Op == Delete }
 
 // Stores reports whether a call leaves a value under its key.
 func (c *Call) Stores() bool { return c.Op == Put || c.Op == Add || c.Op == Swap || c.Op == Append }
 
-// Singly makes single calls by a [Store.Do], each as a step of its own. An implementation of
-// [Store] embeds it, with its own Do.
+// Singly implements single calls by a [Store.Do], each as its own step. Implementations of [Store]
+// embed it with their own Do.
 type Singly func(ctx context.Context, calls ...*Call) error
 
 // Put implements [Store].
@@ -309,43 +306,43 @@ func (do Singly) Delete(ctx context.Context, key string) error {
 type Shared interface {
 	Store
 
-	// Follow reports the entries of followed kinds: first all there are, then each that any
-	// process changes, in the order of the changes. Every second or so it also reports that
-	// nothing changed. It returns when ctx ends or the store fails; a further call starts
-	// again with all there are. The followed kinds are set when the store is made; see
-	// [KindOf]. Of entries that live for longer than 49 hours, a store may at first report only
-	// what changed lately, and of a change only that it happened.
+	// Follow reports the entries of followed kinds: first all existing entries, then each change by
+	// any process, in order. About every second it also reports that nothing has changed. It
+	// returns when ctx ends or the store fails; the next call starts again with all entries. The
+	// followed kinds are set when the store is created; see [KindOf]. For entries with a lifetime
+	// above 49 hours, a store may initially report recent changes only, and for changes only the
+	// key.
 	Follow(ctx context.Context, tell func(Update)) error
 
-	// Now is the time by the store's clock, as of the latest answer that had it, without
-	// asking. Gateways date by it what they compare with each other.
+	// Now returns the time by the store's clock, estimated from its latest response. Gateways use
+	// it for times that they compare with each other.
 	Now() time.Time
 }
 
-// An Update is what a [Shared] store reports to a follower.
+// An Update is a report of a [Shared] store to a follower.
 type Update struct {
-	Whole   bool     // what is not in Changes does not exist
-	Changes []Change // the oldest first; some may have been reported before
+	Whole   bool     // entries not in Changes do not exist
+	Changes []Change // oldest first; may contain changes reported before
 
-	// Heard is when, by this process's clock, the store was asked: all earlier changes have
-	// been reported now.
+	// Heard is the time of the query by this process's clock: all earlier changes have been
+	// reported.
 	Heard time.Time
 }
 
-// A Change is an entry as it is after a change.
+// A Change is the state of an entry after a change.
 type Change struct {
-	Key     string    // of the entry
-	Value   []byte    // nil: it was deleted, or lives for longer than 49 hours
+	Key     string    // key of the entry
+	Value   []byte    // nil: deleted, or with a lifetime above 49 hours
 	Expires time.Time // by this process's clock
 }
 
-// KindOf returns the kind of a key: what is before its first colon.
+// KindOf returns the kind of a key: the part before the first colon.
 func KindOf(key string) string {
 	kind, _, _ := strings.Cut(key, ":")
 	return kind
 }
 
-// clocked is what a shared store has, and each wrapper around one.
+// clocked is implemented by shared stores and by every wrapper around one.
 type clocked interface{ Now() time.Time }
 
 // IsShared reports whether several gateways may use a store at once.
@@ -354,7 +351,7 @@ func IsShared(s Store) bool {
 	return ok
 }
 
-// Now returns the time by a store's clock if it is shared, and else this process's.
+// Now returns the time by the store's clock if it is shared, otherwise by this process's clock.
 func Now(s Store) time.Time {
 	if shared, ok := s.(clocked); ok {
 		return shared.Now()
@@ -362,55 +359,54 @@ func Now(s Store) time.Time {
 	return time.Now()
 }
 
-// Since is [time.Since] by a store's clock.
+// Since is [time.Since] by the store's clock.
 func Since(s Store, t time.Time) time.Duration { return Now(s).Sub(t) }
 
-// Until is [time.Until] by a store's clock.
+// Until is [time.Until] by the store's clock.
 func Until(s Store, t time.Time) time.Duration { return t.Sub(Now(s)) }
 
 // An Exporter is a [Store] whose entries can be copied to another.
 type Exporter interface {
-	// Entries calls tell with every entry, unordered, and with the time that it has left; with some
-	// perhaps twice. An entry that changes meanwhile is reported as it was before, as it is after, or
-	// both. Entries ends with the first error of tell, which must not call the store.
+	// Entries calls tell with every entry and its remaining lifetime, unordered; an entry may be
+	// reported twice. An entry that changes meanwhile is reported in its old state, its new state,
+	// or both. Entries stops at the first error of tell, which must not call the store.
 	Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error
 }
 
-// Copyable is a store that `fhir-store copy` copies from or to.
+// Copyable is a source or target of `fhir-store copy`.
 type Copyable interface {
 	Store
 	Exporter
 }
 
-// Outage is a time in which a gateway could not answer, as its store was away or it did not run.
+// Outage is a period in which a gateway could not respond, because its store was unreachable or the gateway was not running.
 type Outage struct {
-	Began time.Time // zero: it is not known, and all that was before Over was in it
-	Over  time.Time // zero: there was none
+	Began time.Time // start; zero: unknown, all time before Over counts
+	Over  time.Time // end; zero: no outage
 }
 
-// Near reports whether something that happened at a time, and was answered within a while, may
-// have lost its answer by the outage: it happened in it, or shortly before.
+// Near reports whether the response to an event at a time may have been lost in the outage: the
+// event happened in the outage or less than while before it.
 func (o Outage) Near(at time.Time, while time.Duration) bool {
 	return !at.After(o.Over) && at.After(o.Began.Add(-while))
 }
 
-// A store that several gateways share announces the changes of the kinds of entries that most
-// requests read (see [KindOf]), so that a guarded request needs no round trip.
+// A shared store broadcasts changes of the kinds of entries that most requests read (see [KindOf]),
+// so that a guarded request needs no round trip.
 var (
-	// MirroredKinds are those of which each gateway has all entries, at most two days old: what
-	// was revoked. That there is none must be known as well.
+	// MirroredKinds are the kinds of which each gateway has a copy of all entries, at most two days
+	// old: revocations, whose absence must be known as well.
 	MirroredKinds = []string{"revoked", "cutoff"}
 
-	// CachedKinds are those of which each gateway keeps what it has read, until a change is
-	// announced: the people of identity providers, and clients that registered themselves.
+	// CachedKinds are the kinds that each gateway caches after reading, until a change is
+	// broadcast: federated accounts, and clients that registered themselves.
 	CachedKinds = []string{"account", "kept-account", "client"}
 
-	// EndingKinds are those that a full store takes, so that people can always sign out, and
-	// clients revoke what they have: what was revoked, and the lists that bound it for each
-	// person.
+	// EndingKinds are the kinds that a full store still accepts, so that logout and revocation
+	// always work: revocations, and the lists that limit them per person.
 	EndingKinds = []string{"revoked", "cutoff", "revocations", "ended-sessions"}
 
-	// UnboundedKinds are those that a full store of several gateways takes: beside EndingKinds the
-	// counts of wrong secrets, of which there is a fixed number.
+	// UnboundedKinds are the kinds that a full shared store still accepts: EndingKinds and the
+	// counters of wrong secrets, whose number is fixed.
 	UnboundedKinds = append(slices.Clone(EndingKinds), "lockout")
 )

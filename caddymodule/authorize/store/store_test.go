@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A change that loses to another starts again from what is there then, and one that makes nothing or fails leaves all.
+// After a concurrent change, Alter starts again with the new value. A nil result or an error changes nothing.
 func TestAlter(t *testing.T) {
 	t.Parallel()
 	s, failure := NewMemory(0, 0), errors.New("no")

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// A Cause is the kind of trouble that a store is in, as metrics and GET /fhir/ready name it.
+// A Cause is the kind of a store fault, as shown in metrics and by GET /fhir/ready.
 type Cause string
 
-// The causes.
+// Causes of store faults.
 const (
-	CauseUnavailable Cause = "unavailable" // it does not answer in time, or takes no changes
-	CauseFull        Cause = "full"        // it refuses new entries: [ErrFull]
-	CauseRights      Cause = "rights"      // its user may not do all that gateways need
-	CauseEviction    Cause = "eviction"    // it drops entries that are in use when its memory is full
-	CauseGone        Cause = "gone"        // its file was moved, removed, replaced or damaged
-	CauseEmptied     Cause = "emptied"     // it has lost what it held
-	CauseVolatile    Cause = "volatile"    // it keeps nothing, or not all, over its own restart
-	CauseFailed      Cause = "failed"      // anything else
+	CauseUnavailable Cause = "unavailable" // no response in time, or no changes accepted
+	CauseFull        Cause = "full"        // new entries are rejected: [ErrFull]
+	CauseRights      Cause = "rights"      // the database user lacks required permissions
+	CauseEviction    Cause = "eviction"    // entries in use are evicted when the memory is full
+	CauseGone        Cause = "gone"        // the file was moved, removed, replaced or damaged
+	CauseEmptied     Cause = "emptied"     // all data was lost
+	CauseVolatile    Cause = "volatile"    // data does not fully survive a restart of the store
+	CauseFailed      Cause = "failed"      // any other fault
 )
 
-// Causes are all of them.
+// Causes lists all causes.
 var Causes = []Cause{CauseUnavailable, CauseFull, CauseRights, CauseEviction, CauseGone, CauseEmptied, CauseVolatile, CauseFailed}
 
-// A Fault is an error of a store with its cause. What takes no changes until somebody sets it right ([CauseRights],
-// [CauseGone]) is [ErrUnavailable] to whoever asks, and [CauseFull] is [ErrFull].
+// A Fault is an error of a store with its cause. [CauseRights] and [CauseGone], which last until
+// repaired, match [ErrUnavailable], and [CauseFull] matches [ErrFull].
 type Fault struct {
-	Cause Cause // what kind of trouble it is
-	Err   error // says what to do
+	Cause Cause // kind of fault
+	Err   error // error with the remedy
 }
 
 // Error implements error.
@@ -38,7 +38,7 @@ func (f *Fault) Error() string { return f.Err.Error() }
 // Unwrap returns the error.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// Is is for [errors.Is].
+// Is implements matching by [errors.Is].
 func (f *Fault) Is(target error) bool {
 	switch target {
 	case ErrUnavailable:
@@ -49,7 +49,7 @@ func (f *Fault) Is(target error) bool {
 	return false
 }
 
-// CauseOf returns the cause of an error of a store.
+// CauseOf returns the cause of a store error.
 func CauseOf(err error) Cause {
 	fault, known := errors.AsType[*Fault](err)
 	switch {
@@ -63,11 +63,11 @@ func CauseOf(err error) Cause {
 	return CauseFailed
 }
 
-// trialSize is that of the entry of a [Try]: more than a page of a file.
+// trialSize is the size of the entry of a [Try]: more than a page of a file.
 const trialSize = 8 << 10
 
-// Try finds out whether a store takes what gateways need of it: a new entry, and that it is deleted. One that needs more,
-// such as to announce changes, has a method Try that says so.
+// Try tests whether a store accepts and deletes a new entry. Stores with further requirements, e.g.
+// broadcasting changes, implement their own method Try.
 func Try(ctx context.Context, s Store) error {
 	if own, ok := s.(interface {
 		Try(ctx context.Context) error
