@@ -15,14 +15,14 @@ import (
 
 const accountPath = "/oauth2/account"
 
-// SignInToAccount signs in for the account page, and returns the answer to the password.
+// SignInToAccount signs in to the account page and returns the response to the password.
 func SignInToAccount(b *Browser, user, password string) *http.Response {
 	b.T.Helper()
 	page := Body(b.T, b.Follow(b.Get(accountPath)))
 	return b.Post("/oauth2/login", url.Values{"request": {Field(b.T, page, "request")}, "username": {user}, "password": {password}})
 }
 
-// AccountPage opens the account page, or a part of it, of who is signed in.
+// AccountPage opens the account page, or a part of it, with the browser's session.
 func AccountPage(b *Browser, part string) string {
 	b.T.Helper()
 	target := accountPath
@@ -49,8 +49,8 @@ var (
 	options     = regexp.MustCompile(`data-options="([^"]*)"`)
 )
 
-// EnrolApp enrols an authenticator app with the code of the step before, so that the present
-// one is unused. It returns its key, and the recovery codes if they are shown.
+// EnrolApp enrolls an authenticator app with the previous code, so that the current code is unused.
+// It returns the app's key and the recovery codes, if shown.
 func EnrolApp(b *Browser) (secret string, recovery []string) {
 	b.T.Helper()
 	form, secret := AppForm(b)
@@ -61,8 +61,8 @@ func EnrolApp(b *Browser) (secret string, recovery []string) {
 	return secret, recovery
 }
 
-// AppForm is the form that enrols an authenticator app with the code of the step before, and
-// the app's key.
+// AppForm returns the form that enrolls an authenticator app with the previous code, and the app's
+// key.
 func AppForm(b *Browser) (form url.Values, secret string) {
 	b.T.Helper()
 	page := AccountPage(b, "app")
@@ -73,27 +73,27 @@ func AppForm(b *Browser) (form url.Values, secret string) {
 	return form, secret
 }
 
-// OTP is the code of an authenticator app at a time.
+// OTP returns the code of an authenticator app at a time.
 func OTP(secret string, at time.Time) string {
 	key, err := totp.DecodeSecret(secret)
 	if err != nil {
-		panic(err) // of a test
+		panic(err) // a test's error
 	}
 	return totp.Code(key, at.Unix()/30)
 }
 
-// NewAuthenticator makes an authenticator without a passkey.
+// NewAuthenticator returns an authenticator without a passkey.
 func NewAuthenticator() *providertest.Authenticator {
 	return &providertest.Authenticator{Origin: Issuer, RPID: "fhir.example.org", Count: 1}
 }
 
-// EnrolPasskey enrols the passkey that an authenticator makes.
+// EnrolPasskey enrolls a new passkey of an authenticator.
 func EnrolPasskey(b *Browser, a *providertest.Authenticator) *http.Response {
 	b.T.Helper()
 	return b.Post(accountPath, PasskeyForm(b, a))
 }
 
-// PasskeyForm is the form that enrols the passkey that an authenticator makes.
+// PasskeyForm returns the form that enrolls a new passkey of an authenticator.
 func PasskeyForm(b *Browser, a *providertest.Authenticator) url.Values {
 	b.T.Helper()
 	page := AccountPage(b, "passkey")
@@ -102,7 +102,7 @@ func PasskeyForm(b *Browser, a *providertest.Authenticator) url.Values {
 	return form
 }
 
-// UsePasskey answers the challenge of a page, the sign-in page or that for a second factor.
+// UsePasskey answers the passkey challenge of a page for sign-in or second factor.
 func UsePasskey(b *Browser, a *providertest.Authenticator, page string) *http.Response {
 	b.T.Helper()
 	form := ReadForm(page).Fields
@@ -111,7 +111,7 @@ func UsePasskey(b *Browser, a *providertest.Authenticator, page string) *http.Re
 	return b.Post("/oauth2/login", form)
 }
 
-// answered is what an authenticator answers to the challenge of a page.
+// answered returns an authenticator's answer to the challenge of a page.
 func answered(t testing.TB, answer func(string) (string, error), page string) string {
 	t.Helper()
 	shown := options.FindStringSubmatch(page)
@@ -125,7 +125,7 @@ func answered(t testing.TB, answer func(string) (string, error), page string) st
 	return text
 }
 
-// AtAccount is a browser in which alice has signed in for her account.
+// AtAccount returns a browser in which alice has signed in to her account page.
 func AtAccount(t *testing.T, s *authorize.Server) *Browser {
 	t.Helper()
 	b := NewBrowser(t, s)

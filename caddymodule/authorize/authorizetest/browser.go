@@ -14,19 +14,19 @@ import (
 	"testing"
 )
 
-// Browser sends a person's requests to a server and keeps its cookies. What an app sends beside it goes the same way.
+// Browser sends requests to a server and keeps its cookies. Requests of apps are sent through it too.
 type Browser struct {
-	T       testing.TB        // the test that fails if a request does not work
-	Server  http.Handler      // what requests are sent to
-	Cookies map[string]string // the browser's, by name
+	T       testing.TB        // test that fails on unexpected responses
+	Server  http.Handler      // server under test
+	Cookies map[string]string // cookies by name
 }
 
-// NewBrowser makes a browser without cookies.
+// NewBrowser returns a browser without cookies.
 func NewBrowser(t testing.TB, server http.Handler) *Browser {
 	return &Browser{T: t, Server: server, Cookies: map[string]string{}}
 }
 
-// Send sends a request over TLS with the browser's cookies, and keeps those of the answer.
+// Send sends a request over TLS with the browser's cookies, and stores the cookies of the response.
 func (b *Browser) Send(r *http.Request) *http.Response {
 	Secure(r)
 	for name, value := range b.Cookies {
@@ -41,7 +41,7 @@ func (b *Browser) Send(r *http.Request) *http.Response {
 	return response
 }
 
-// Secure marks a request as one that came over TLS.
+// Secure marks a request as received over TLS.
 func Secure(r *http.Request) *http.Request {
 	r.TLS = &tls.ConnectionState{}
 	return r
@@ -57,14 +57,14 @@ func (b *Browser) Post(path string, form url.Values) *http.Response {
 	return b.Send(PostRequest(path, form))
 }
 
-// PostRequest makes a request that sends a form.
+// PostRequest returns a request that posts a form.
 func PostRequest(path string, form url.Values) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return r
 }
 
-// SendFrom sends a form as a script of another origin does.
+// SendFrom sends a form like a script of another origin.
 func SendFrom(b *Browser, origin, method, path string, form url.Values) *http.Response {
 	r := PostRequest(path, form)
 	r.Method = method
@@ -72,7 +72,7 @@ func SendFrom(b *Browser, origin, method, path string, form url.Values) *http.Re
 	return b.Send(r)
 }
 
-// Preflight asks whether a script of another origin may send a request, with further headers.
+// Preflight sends a CORS preflight request for another origin, with further headers.
 func Preflight(b *Browser, origin, method, path string, headers ...string) *http.Response {
 	r := httptest.NewRequest(http.MethodOptions, path, nil)
 	r.Header.Set("Origin", origin)
@@ -83,7 +83,7 @@ func Preflight(b *Browser, origin, method, path string, headers ...string) *http
 
 const browserCookie = "__Host-fhir-browser-"
 
-// BecomeAnother keeps all cookies but those that bind a sign-in to the browser.
+// BecomeAnother replaces the cookies that bind a sign-in to the browser.
 func BecomeAnother(b *Browser) {
 	for name := range b.Cookies {
 		if strings.HasPrefix(name, browserCookie) {
@@ -92,8 +92,8 @@ func BecomeAnother(b *Browser) {
 	}
 }
 
-// Follow goes where a response leads: here, or over the network to a provider,
-// until it leads to a client or nowhere.
+// Follow follows the redirects of a response, at the server or over the network at a provider, up
+// to a client or a page.
 func (b *Browser) Follow(r *http.Response) *http.Response {
 	b.T.Helper()
 	for range 10 {
@@ -107,7 +107,7 @@ func (b *Browser) Follow(r *http.Response) *http.Response {
 	return nil
 }
 
-// FollowOnce follows one redirect, here or at a provider.
+// FollowOnce follows one redirect, at the server or at a provider.
 func FollowOnce(b *Browser, r *http.Response) *http.Response {
 	b.T.Helper()
 	u, err := r.Location()
@@ -125,7 +125,7 @@ func FollowOnce(b *Browser, r *http.Response) *http.Response {
 	return r
 }
 
-// altered returns values with some of them changed: a value replaces, an empty one removes.
+// altered applies changes to values: a value replaces, an empty value removes.
 func altered(values, change url.Values) url.Values {
 	for name, v := range change {
 		values[name] = v
@@ -136,7 +136,7 @@ func altered(values, change url.Values) url.Values {
 	return values
 }
 
-// Location is where a redirect (302) leads.
+// Location returns the target of a redirect (302).
 func Location(t testing.TB, r *http.Response) *url.URL {
 	t.Helper()
 	u, err := r.Location()
@@ -146,7 +146,7 @@ func Location(t testing.TB, r *http.Response) *url.URL {
 	return u
 }
 
-// Body is the body of an answer.
+// Body returns the body of a response.
 func Body(t testing.TB, r *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(r.Body)
@@ -156,7 +156,7 @@ func Body(t testing.TB, r *http.Response) string {
 	return string(b)
 }
 
-// Decode decodes a JSON answer.
+// Decode decodes a JSON response.
 func Decode[T any](t testing.TB, r *http.Response) (v T) {
 	t.Helper()
 	if err := json.NewDecoder(r.Body).Decode(&v); err != nil {
@@ -165,7 +165,7 @@ func Decode[T any](t testing.TB, r *http.Response) (v T) {
 	return v
 }
 
-// Words are the members of a list of texts, in JSON, with spaces between them.
+// Words joins the strings of a decoded JSON list with spaces.
 func Words(list any) string {
 	var words []string
 	values, _ := list.([]any)
@@ -175,7 +175,7 @@ func Words(list any) string {
 	return strings.Join(words, " ")
 }
 
-// Equal checks a value. Notes say which.
+// Equal compares a value; notes identify it in the error.
 func Equal[T comparable](t testing.TB, got, want T, notes ...any) {
 	t.Helper()
 	if got != want {
@@ -183,7 +183,7 @@ func Equal[T comparable](t testing.TB, got, want T, notes ...any) {
 	}
 }
 
-// WantStatus checks the status of an answer.
+// WantStatus checks the status of a response.
 func WantStatus(t testing.TB, r *http.Response, want int, notes ...any) {
 	t.Helper()
 	if r.StatusCode != want {
@@ -191,7 +191,7 @@ func WantStatus(t testing.TB, r *http.Response, want int, notes ...any) {
 	}
 }
 
-// WantCode checks that a browser is sent to a client with a code.
+// WantCode checks that a redirect to a client contains a code.
 func WantCode(t testing.TB, u *url.URL, notes ...any) {
 	t.Helper()
 	if u.Query().Get("code") == "" {
@@ -199,7 +199,7 @@ func WantCode(t testing.TB, u *url.URL, notes ...any) {
 	}
 }
 
-// WantError checks that a browser is sent to a client with an error, and without a code.
+// WantError checks that a redirect to a client contains an error and no code.
 func WantError(t testing.TB, u *url.URL, want string, notes ...any) {
 	t.Helper()
 	if u.Query().Get("error") != want || u.Query().Has("code") {
@@ -207,7 +207,7 @@ func WantError(t testing.TB, u *url.URL, want string, notes ...any) {
 	}
 }
 
-// WantText checks that a page has some texts.
+// WantText checks that a page contains texts.
 func WantText(t testing.TB, page string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -224,7 +224,7 @@ func noted(notes []any) string {
 	return strings.TrimSpace(fmt.Sprintln(notes...)) + ": "
 }
 
-// NoError ends the test if there is an error.
+// NoError ends the test on an error.
 func NoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -232,11 +232,10 @@ func NoError(t testing.TB, err error) {
 	}
 }
 
-// Form is the form of a page, with the values that it comes with.
+// Form is the form of a page with its initial values.
 type Form struct {
-	Action string // where the form is sent to. Empty: the page has no form.
-	// Fields are what is sent, checkboxes as if they were checked, but radio buttons only if
-	// they are.
+	Action string // target of the form; empty: the page has no form
+	// Fields are the submitted values. Checkboxes count as checked; radio buttons only if checked.
 	Fields url.Values
 }
 
@@ -245,7 +244,7 @@ var (
 	inputTag = regexp.MustCompile(`<input (type="radio")?[^>]*?name="([^"]*)"(?: value="([^"]*)")?( checked)?`)
 )
 
-// ReadForm reads the form of a page, as a browser does.
+// ReadForm parses the form of a page.
 func ReadForm(page string) Form {
 	form := Form{Fields: url.Values{}}
 	if tag := formTag.FindStringSubmatch(page); tag != nil {
@@ -259,7 +258,7 @@ func ReadForm(page string) Form {
 	return form
 }
 
-// Field is what the form of a page sends under a name.
+// Field returns a field's value in the form of a page.
 func Field(t testing.TB, page, name string) string {
 	t.Helper()
 	form := ReadForm(page)
@@ -269,7 +268,7 @@ func Field(t testing.TB, page, name string) string {
 	return form.Fields.Get(name)
 }
 
-// TickedForm is what the form of a consent page sends if nothing is changed.
+// TickedForm returns the values that a consent page submits without changes.
 func TickedForm(page string) url.Values {
 	form := ReadForm(page).Fields
 	for name := range form {

@@ -1,21 +1,21 @@
-// Package authorizetest drives an authorization server in tests, as a browser and as a client
-// of its endpoints, without a port.
+// Package authorizetest drives an authorization server in tests, as a browser and as a client of
+// its endpoints, without a network port.
 //
-// [New] makes a server with two users and a few clients, and [NewBrowser] a browser before
-// it that keeps its cookies:
+// [New] returns a server with two users and several clients, and [NewBrowser] returns a browser
+// with a cookie jar:
 //
 //	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 //	tokens := b.Tokens(nil)                      // alice signs in, and app exchanges the code
 //	claims := b.Claims(tokens.IDToken)
 //
-// Its functions fail the test where something that is not under test goes wrong.
+// The functions fail the test on errors that are not the subject of the test.
 //
-//	server.go    servers, with and without an identity provider, and their settings
+//	server.go    servers with and without an identity provider, and their options
 //	browser.go   requests, cookies, redirects and forms of a [Browser]; checks of responses
-//	signin.go    the authorization request, and a person's way through the pages, also by an identity provider
-//	token.go     tokens: get, refresh, use and check them; clients that authenticate by keys (RFC 7523)
+//	signin.go    authorization requests and sign-in, including through an identity provider
+//	token.go     requesting, refreshing, using and checking tokens; clients with keys (RFC 7523)
 //	newcomer.go  apps that have registered themselves
-//	account.go   the account page, and the factors that people enrol there
-//	launch.go    what apps are launched with: a [FHIRServer], EHRs and the launch page
+//	account.go   account page and enrollment of factors
+//	launch.go    launch contexts: a [FHIRServer], EHRs and the launch page
 //	party.go     recipients of events: a client's back-channel endpoint, and the audit trail
 package authorizetest

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 )
 
-// HospitalRecords are what a [FHIRServer] has, by address.
+// HospitalRecords contains the resources of a [FHIRServer] by reference.
 var HospitalRecords = map[string]string{
 	"Patient/ada": `{"resourceType":"Patient","id":"ada","name":[{"family":"Lovelace","given":["Ada"]}],"birthDate":"1815-12-10"}`,
 	"Patient/bob": `{"resourceType":"Patient","id":"bob","name":[{"text":"Bob Brown"}]}`,
@@ -25,14 +25,14 @@ var HospitalRecords = map[string]string{
 	"Person/carer":      `{"resourceType":"Person","id":"carer","link":[{"target":{"reference":"Patient/ada"}},{"target":{"reference":"Patient/bob"}}]}`,
 }
 
-// ErrDown is what a [FHIRServer] that is down fails with.
+// ErrDown is the error of a [FHIRServer] with Down set.
 var ErrDown = errors.New("connection refused")
 
-// FHIRServer has the patients ada and bob, of whom ada has a visit.
+// FHIRServer has the patients ada and bob; ada has an encounter.
 type FHIRServer struct {
-	Answer string        // the answer to everything, if it is not empty
-	Down   bool          // Down lets every request fail
-	Last   launch.Reader // who asked last
+	Answer string        // response to every request, unless empty
+	Down   bool          // Down makes every request fail.
+	Last   launch.Reader // latest reader
 }
 
 // Get implements [launch.Records].
@@ -59,10 +59,10 @@ func (h *FHIRServer) Get(_ context.Context, by launch.Reader, path string, query
 	return []byte(`{"resourceType":"Bundle","entry":[` + strings.Join(entries, ",") + `]}`), nil
 }
 
-// LaunchScopes are the scopes that app may have of [NewLaunching].
+// LaunchScopes are the permitted scopes of app in [NewLaunching].
 var LaunchScopes = []string{"launch", "launch/patient", "launch/encounter", "launch/imagingstudy", "patient/*.rs", "user/*.rs", "fhirUser", "offline_access"}
 
-// NewLaunching makes a browser before a server that has records, and whose alice is fhirUser.
+// NewLaunching returns a browser for a server with records, where alice has the given fhirUser.
 func NewLaunching(t *testing.T, records launch.Records, fhirUser string, change func(*authorize.Config)) *Browser {
 	t.Helper()
 	return NewBrowser(t, New(t, func(c *authorize.Config) {
@@ -82,7 +82,7 @@ func WithEHR(c *authorize.Config) {
 	})
 }
 
-// LaunchForm is a form that ehr sends; change alters it as in [Request].
+// LaunchForm returns a launch registration of ehr; change alters it as in [Request].
 func LaunchForm(change url.Values) url.Values {
 	form := url.Values{
 		"client_id": {"ehr"}, "client_secret": {"ehr-secret-0123456789"}, "app": {"app"}, "user": {"alice"}, "patient": {"ada"}, "encounter": {"v1"},
@@ -93,7 +93,7 @@ func LaunchForm(change url.Values) url.Values {
 	return form
 }
 
-// RegisteredLaunch registers a launch of app for ada's record, as ehr does, and returns its handle.
+// RegisteredLaunch registers a launch of app with ada by ehr, and returns its handle.
 func RegisteredLaunch(t *testing.T, c *authorize.Config, change func(*launch.Registered)) string {
 	t.Helper()
 	l := &launch.Registered{Launcher: "ehr", ClientID: "app", Context: launch.Context{Patient: "ada", Encounter: "v1", Intent: "reconcile", Tenant: "north"}}
@@ -107,13 +107,13 @@ func RegisteredLaunch(t *testing.T, c *authorize.Config, change func(*launch.Reg
 	return handle
 }
 
-// LaunchResponse is what the token endpoint says to an app that was launched.
+// LaunchResponse is the token response to a launched app.
 type LaunchResponse struct {
 	launch.Context
 	TokenResponse
 }
 
-// RedeemLaunch exchanges the code of an answer, as [Browser.Redeem] does, for what the app is launched with.
+// RedeemLaunch redeems the code in a redirect, like [Browser.Redeem], and returns the launch context too.
 func RedeemLaunch(b *Browser, answer *url.URL) LaunchResponse {
 	b.T.Helper()
 	WantCode(b.T, answer)

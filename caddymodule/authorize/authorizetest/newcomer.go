@@ -14,7 +14,7 @@ const NewcomerID = "registered-0123456789abcdef0123456789abcdef"
 // NewcomerSecret is the secret of [Newcomer].
 const NewcomerSecret = "newcomer-secret"
 
-// Newcomer is a client that has registered itself, as change alters it.
+// Newcomer returns a client that has registered itself, altered by change.
 func Newcomer(change func(*client.Client)) client.Client {
 	c := client.Client{
 		ID: NewcomerID, Name: "Newcomer", SecretSHA256: client.Digest(NewcomerSecret), RedirectURIs: []string{Callback}, ResponseTypes: []string{"code"},
@@ -26,7 +26,7 @@ func Newcomer(change func(*client.Client)) client.Client {
 	return c
 }
 
-// Newcomers are clients that have registered themselves, in memory: they are a feature of a server, and its [client.Source].
+// Newcomers are clients that have registered themselves, in memory. They are a feature and its [client.Source].
 type Newcomers []client.Client
 
 // WithNewcomers adds clients that have registered themselves.
@@ -78,14 +78,14 @@ func (n Newcomers) Any() *client.Client {
 
 var _ client.Source = Newcomers(nil)
 
-// WaitingNewcomer is a feature with one client, [Newcomer], that has registered itself and waits for the operator's approval.
+// WaitingNewcomer is a feature with one client, [Newcomer], pending approval by the operator.
 type WaitingNewcomer struct {
 	mu     sync.Mutex
-	client *client.Client // nil once it was removed
+	client *client.Client // nil after removal
 	grants client.GrantTypes
 }
 
-// AddTo adds the feature to a server.
+// AddTo adds the feature to a configuration.
 func (n *WaitingNewcomer) AddTo(c *authorize.Config) {
 	newcomer := Newcomer(func(c *client.Client) { c.Waits, c.Name = true, "New" })
 	n.client, c.Features = &newcomer, append(c.Features, n)
@@ -121,7 +121,7 @@ func (n *WaitingNewcomer) IDs(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// Registered returns the client, until it was removed.
+// Registered returns the client unless it was removed.
 func (n *WaitingNewcomer) Registered(ctx context.Context) ([]client.RegisteredClient, error) {
 	c, err := n.Find(ctx, NewcomerID)
 	if c == nil {
@@ -130,7 +130,7 @@ func (n *WaitingNewcomer) Registered(ctx context.Context) ([]client.RegisteredCl
 	return []client.RegisteredClient{{Client: *c, Waits: c.Waits, Secret: true}}, err
 }
 
-// change changes the client, if it is there and has the id.
+// change applies a change if the client exists and has the id.
 func (n *WaitingNewcomer) change(id string, change func()) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -143,12 +143,12 @@ func (n *WaitingNewcomer) change(id string, change func()) error {
 	return n.client.Complete(n.grants)
 }
 
-// Approve lets people use the client.
+// Approve approves the client.
 func (n *WaitingNewcomer) Approve(_ context.Context, id string) error {
 	return n.change(id, func() { n.client.Waits = false })
 }
 
-// RotateSecret replaces the secret of the client.
+// RotateSecret replaces the client's secret.
 func (n *WaitingNewcomer) RotateSecret(_ context.Context, id string) (string, error) {
 	const secret = "a new secret"
 	return secret, n.change(id, func() { n.client.SecretSHA256 = client.Digest(secret) })

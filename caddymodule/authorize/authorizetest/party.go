@@ -15,13 +15,13 @@ import (
 
 // Party is a client's back-channel endpoint.
 type Party struct {
-	URI       string            // its address
-	Tokens    chan string       // Tokens gets the logout tokens that arrive
-	Status    atomic.Int32      // what it answers with
-	Transport http.RoundTripper // Transport, if not nil, is in place of the network
+	URI       string            // URL of the endpoint
+	Tokens    chan string       // received logout tokens
+	Status    atomic.Int32      // status of the responses
+	Transport http.RoundTripper // HTTP transport instead of the network; may be nil
 }
 
-// Transport is a [http.RoundTripper] that a handler answers, without a network.
+// Transport is an [http.RoundTripper] that calls a handler.
 type Transport struct{ http.Handler }
 
 // RoundTrip implements [http.RoundTripper].
@@ -31,7 +31,7 @@ func (h Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// NewParty starts an endpoint that answers 200.
+// NewParty starts an endpoint that responds with 200.
 func NewParty(t *testing.T) *Party {
 	p := &Party{Tokens: make(chan string, 10)}
 	p.Status.Store(http.StatusOK)
@@ -48,10 +48,10 @@ func NewParty(t *testing.T) *Party {
 	return p
 }
 
-// AfterLogout is the post_logout_redirect_uri of app at [NewNotifying].
+// AfterLogout is the post_logout_redirect_uri of app in [NewNotifying].
 const AfterLogout = "https://app.example.org/bye"
 
-// NewNotifying makes a server that tells a party when people sign out of app, and the trail of its
+// NewNotifying returns a server that notifies a party of logouts from app, and the trail of its
 // events.
 func NewNotifying(t *testing.T, p *Party) (*authorize.Server, Trail) {
 	tr := make(Trail, 100)
@@ -59,14 +59,14 @@ func NewNotifying(t *testing.T, p *Party) (*authorize.Server, Trail) {
 		c.Audit = tr.Record
 		c.Clients[0].BackchannelLogoutURI, c.Clients[0].Transport = p.URI, p.Transport
 		c.Clients[0].PostLogoutRedirectURIs = []string{AfterLogout}
-		c.Clients[2].BackchannelLogoutURI = p.URI + "/never" // takes no part
+		c.Clients[2].BackchannelLogoutURI = p.URI + "/never" // never participates
 	}), tr
 }
 
-// Trail collects events.
+// Trail collects audit events.
 type Trail chan audit.Event
 
-// Record adds an event, if there is room.
+// Record adds an event unless the channel is full.
 func (tr Trail) Record(_ context.Context, e audit.Event) {
 	select {
 	case tr <- e:
@@ -74,7 +74,7 @@ func (tr Trail) Record(_ context.Context, e audit.Event) {
 	}
 }
 
-// ToldOf waits for what came of telling a client.
+// ToldOf waits for the event of a client's notification.
 func (tr Trail) ToldOf(clientID string) audit.Event {
 	for e := range tr {
 		if e.Kind == audit.SignOut && e.ClientID == clientID {
@@ -84,7 +84,7 @@ func (tr Trail) ToldOf(clientID string) audit.Event {
 	return audit.Event{}
 }
 
-// AuditTrail gathers the events of a server, each in one line.
+// AuditTrail collects the audit events of a server, one line each.
 type AuditTrail []string
 
 // Record adds an event.
@@ -92,7 +92,7 @@ func (a *AuditTrail) Record(_ context.Context, e audit.Event) {
 	*a = append(*a, strings.Join(strings.Fields(fmt.Sprint(e.Kind, " ", e.Outcome(), " ", e.Grant, " ", e.Provider, " user=", e.User, " client=", e.ClientID, " scope=", e.Scope)), " "))
 }
 
-// Take returns the events, and forgets them.
+// Take returns and clears the events.
 func (a *AuditTrail) Take() string {
 	defer func() { *a = nil }()
 	return strings.Join(*a, "\n")

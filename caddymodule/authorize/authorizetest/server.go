@@ -22,22 +22,22 @@ import (
 )
 
 const (
-	// Issuer is the server's.
+	// Issuer is the server's issuer.
 	Issuer = "https://fhir.example.org"
 
-	// FHIRBase is the address of the FHIR API that access tokens are for.
+	// FHIRBase is the base URL of the FHIR server, and the aud of access tokens.
 	FHIRBase = Issuer + "/fhir/R4"
 
 	// Callback is the redirect URI of all clients.
 	Callback = "https://app.example.org/callback"
 )
 
-// keys are those of all servers, because making an RSA key takes long, and reading one is
-// not free. They are dated in the future, so that no test's clock finds them due for renewal.
+// keys are shared by all servers, because generating an RSA key is slow and parsing takes time too.
+// Their dates are in the future, so that they are not due for rotation in any test.
 var keys = sync.OnceValue(func() *keyring.Keyring {
 	storage, logger := new(providertest.Storage), slog.New(slog.DiscardHandler)
 	if err := keyring.New(storage, "keys.json", logger).Refresh(context.Background()); err != nil {
-		panic(err) // nothing fails in memory
+		panic(err) // cannot fail in memory
 	}
 	created := regexp.MustCompile(`"created":"[^"]*"`)
 	storage.Files["keys.json"] = created.ReplaceAll(storage.Files["keys.json"], []byte(`"created":"2100-01-01T00:00:00Z"`))
@@ -51,8 +51,8 @@ func (plain) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// Config has the users alice (password: right) and bob (other), and clients of several
-// kinds, of which app is the one that [Request] names.
+// Config returns a configuration with the users alice (password: right) and bob (other), and
+// clients of several kinds. [Request] uses the client app.
 func Config() authorize.Config {
 	return authorize.Config{
 		Issuer: Issuer, FHIRBasePath: "/fhir/R4", Passwords: plain{}, Logger: slog.New(slog.DiscardHandler),
@@ -78,7 +78,7 @@ func Config() authorize.Config {
 	}
 }
 
-// New makes a server of [Config], as altered by change.
+// New returns a server with [Config] altered by change.
 func New(t testing.TB, change func(*authorize.Config)) *authorize.Server {
 	t.Helper()
 	c := Config()
@@ -92,7 +92,7 @@ func New(t testing.TB, change func(*authorize.Config)) *authorize.Server {
 	return s
 }
 
-// Hospital is the configuration of a provider, by the key hospital.
+// Hospital returns the configuration of a provider with the key hospital.
 func Hospital(p *providertest.Provider) people.IdentityProvider {
 	return people.IdentityProvider{
 		Key: "hospital", Name: "General Hospital", Issuer: p.Issuer, Timeout: 10 * time.Second,
@@ -100,7 +100,7 @@ func Hospital(p *providertest.Provider) people.IdentityProvider {
 	}
 }
 
-// NewFederated makes a server with one provider, [Hospital], beside its local users.
+// NewFederated returns a server with a provider, [Hospital], in addition to its local users.
 func NewFederated(t testing.TB, p *providertest.Provider, change func(*people.IdentityProvider, *authorize.Config)) *authorize.Server {
 	return New(t, func(c *authorize.Config) {
 		idp := Hospital(p)
@@ -111,7 +111,7 @@ func NewFederated(t testing.TB, p *providertest.Provider, change func(*people.Id
 	})
 }
 
-// Refreshing lets the clients of [Config] have refresh tokens.
+// Refreshing permits refresh tokens for the clients of [Config].
 func Refreshing(c *authorize.Config) {
 	for i := range c.Clients {
 		if len(c.Clients[i].RedirectURIs) > 0 {
@@ -120,20 +120,20 @@ func Refreshing(c *authorize.Config) {
 	}
 }
 
-// SigningFast has the clients get ID tokens by ES256, where a test gets so many that RS256 would take most of its time.
+// SigningFast uses ES256 for ID tokens, for tests with so many that RS256 would dominate their run time.
 func SigningFast(c *authorize.Config) {
 	for i := range c.Clients {
 		c.Clients[i].IDTokenAlgorithm = "ES256"
 	}
 }
 
-// EveryFlow lets the client app use all response types, and have addresses.
+// EveryFlow permits all response types, and the scope address, for the client app.
 func EveryFlow(c *authorize.Config) {
 	c.Clients[0].ResponseTypes = client.ResponseTypes
 	c.Clients[0].Scopes = append(c.Clients[0].Scopes, "address")
 }
 
-// WholePerson gives alice all claims of OpenID Connect Core §5.1, and app [EveryFlow].
+// WholePerson sets all claims of OpenID Connect Core §5.1 for alice, and applies [EveryFlow].
 func WholePerson(c *authorize.Config) {
 	EveryFlow(c)
 	c.Users[0].Claims = map[string]string{
@@ -149,19 +149,19 @@ func ResourceServer(c *authorize.Config) {
 	c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: "rs", IntrospectAll: true})
 }
 
-// TOTPSecret is the key of the authenticator app that [WithTOTP] gives alice.
+// TOTPSecret is the key of alice's authenticator app in [WithTOTP].
 const TOTPSecret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 
-// WithTOTP gives alice a second factor.
+// WithTOTP configures a second factor for alice.
 func WithTOTP(c *authorize.Config) { c.Users[0].TOTPSecret = TOTPSecret }
 
-// CodeNow is what alice's authenticator app shows now.
+// CodeNow returns the current code of alice's authenticator app.
 func CodeNow() string { return OTP(TOTPSecret, time.Now()) }
 
-// ErrBroken is what a store fails with that [Failing] made.
+// ErrBroken is the error of a store made by [Failing].
 var ErrBroken = errors.New("broken")
 
-// Failing is a store in memory that fails while broken says so.
+// Failing returns a memory store that fails while broken is true.
 func Failing(broken *bool) store.Store {
 	return storetest.NewIntercepted(func(string, string) error {
 		if *broken {
@@ -171,7 +171,7 @@ func Failing(broken *bool) store.Store {
 	})
 }
 
-// Replicated makes a replica of a store that a test's server uses for everything.
+// Replicated returns a replica of a store that a server uses for all data.
 func Replicated(t testing.TB) (*replica.Replica, *storetest.Gateway) {
 	t.Helper()
 	g := storetest.NewShared(slices.Concat(store.MirroredKinds, store.CachedKinds)...).Gateway()
@@ -183,8 +183,8 @@ func Replicated(t testing.TB) (*replica.Replica, *storetest.Gateway) {
 	return r, g
 }
 
-// Quiet reports whether a request takes no round trip, once the replica has heard of what this
-// process changed before.
+// Quiet reports whether a request takes no round trip, once the replica has received this process's
+// changes.
 func Quiet(g *storetest.Gateway, do func()) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// Request is an authorization request that works; change alters it: a value
-// replaces a parameter, an empty one removes it.
+// Request returns a valid authorization request altered by change: a value replaces a parameter, an
+// empty value removes it.
 func Request(change url.Values) url.Values {
 	return altered(url.Values{
 		"response_type": {"code"}, "client_id": {"app"}, "redirect_uri": {Callback},
@@ -29,20 +29,20 @@ func (b *Browser) Authorize(q url.Values) *http.Response {
 	return b.Get("/oauth2/authorize?" + q.Encode())
 }
 
-// SignIn opens a request's sign-in page and sends it, and returns the answer.
+// SignIn submits the sign-in page of a request and returns the response.
 func (b *Browser) SignIn(q url.Values, user, password string) *http.Response {
 	b.T.Helper()
 	_, sealed := b.OpenForm(b.Authorize(q))
 	return b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {user}, "password": {password}})
 }
 
-// Answer signs alice in and returns where her browser is sent.
+// Answer signs alice in and returns the redirect target.
 func (b *Browser) Answer(q url.Values) *url.URL {
 	b.T.Helper()
 	return Location(b.T, b.SignIn(q, "alice", "right"))
 }
 
-// Code is an authorization code of a request by alice.
+// Code returns an authorization code for alice.
 func (b *Browser) Code(change url.Values) string {
 	b.T.Helper()
 	code := b.Answer(Request(change)).Query().Get("code")
@@ -52,27 +52,27 @@ func (b *Browser) Code(change url.Values) string {
 	return code
 }
 
-// CodeOfSession is a code of a request by whoever is signed in.
+// CodeOfSession returns an authorization code for the signed-in user.
 func (b *Browser) CodeOfSession(change url.Values) string {
 	b.T.Helper()
 	return Location(b.T, b.Authorize(Request(change))).Query().Get("code")
 }
 
-// OpenForm opens the page that an answer leads to, and returns it and its sealed request.
+// OpenForm opens the target of a redirect and returns the page and its sealed request.
 func (b *Browser) OpenForm(r *http.Response) (page, sealed string) {
 	b.T.Helper()
 	page = Body(b.T, b.Get(Location(b.T, r).String()))
 	return page, Field(b.T, page, "request")
 }
 
-// Decision is the form of a page that asks somebody who is signed in.
+// Decision returns the form of a page for signed-in users.
 func Decision(sealed, decision string) url.Values {
 	return url.Values{"request": {sealed}, "decision": {decision}}
 }
 
 var box = regexp.MustCompile(`<input type="checkbox" name="([^"]*)"`)
 
-// Boxes are the names of a page's boxes.
+// Boxes returns the names of a page's checkboxes.
 func Boxes(page string) (names []string) {
 	for _, b := range box.FindAllStringSubmatch(page, -1) {
 		names = append(names, html.UnescapeString(b[1]))
@@ -80,8 +80,7 @@ func Boxes(page string) (names []string) {
 	return names
 }
 
-// Allow ticks these boxes of the consent page that an answer leads to, and all that belongs to
-// them.
+// Allow submits the consent page of a redirect with these checkboxes and their parts ticked.
 func (b *Browser) Allow(r *http.Response, ticked ...string) *url.URL {
 	b.T.Helper()
 	page, sealed := b.OpenForm(r)
@@ -96,8 +95,8 @@ func (b *Browser) Allow(r *http.Response, ticked ...string) *url.URL {
 	return Location(b.T, b.Post("/oauth2/consent", form))
 }
 
-// OpenSecondFactor follows the first factor's answer to the page that asks for the code,
-// and returns what its form sends.
+// OpenSecondFactor follows the response to the first factor and returns the sealed value of the
+// page for the code.
 func (b *Browser) OpenSecondFactor(r *http.Response) string {
 	b.T.Helper()
 	page := b.Get(r.Header.Get("Location"))
@@ -107,60 +106,59 @@ func (b *Browser) OpenSecondFactor(r *http.Response) string {
 	return Field(b.T, Body(b.T, page), "factor")
 }
 
-// SendOTP sends the code of an authenticator app.
+// SendOTP submits a code of an authenticator app.
 func (b *Browser) SendOTP(factor, code string) *http.Response {
 	return b.Post("/oauth2/login", url.Values{"factor": {factor}, "code": {code}})
 }
 
-// SignedIn reports whether a browser gets a code without anybody signing in.
+// SignedIn reports whether the browser gets a code without a sign-in.
 func (b *Browser) SignedIn() bool {
 	b.T.Helper()
 	return Location(b.T, b.Authorize(Request(url.Values{"prompt": {"none"}}))).Query().Get("code") != ""
 }
 
-// PushResponse is what the endpoint of pushed requests says.
+// PushResponse is a response of the pushed authorization request endpoint.
 type PushResponse struct {
-	RequestURI  string `json:"request_uri"`       // the reference to the request
-	ExpiresIn   int    `json:"expires_in"`        // for how many seconds it is good
-	Error       string `json:"error"`             // the error code
-	Description string `json:"error_description"` // the description of the error
+	RequestURI  string `json:"request_uri"`       // reference to the request
+	ExpiresIn   int    `json:"expires_in"`        // lifetime in seconds
+	Error       string `json:"error"`             // error code
+	Description string `json:"error_description"` // error description
 }
 
-// Push sends an authorization request to the endpoint for pushed ones (RFC 9126), as the
-// client does: without cookies.
+// Push sends a pushed authorization request (RFC 9126) as the client, without cookies.
 func Push(b *Browser, q url.Values) (int, PushResponse) {
 	b.T.Helper()
 	r := NewBrowser(b.T, b.Server).Post("/oauth2/par", q)
 	return r.StatusCode, Decode[PushResponse](b.T, r)
 }
 
-// KnownPush is a request to push by a client that proves who it is; change is as in [Request].
+// KnownPush returns a pushed request of a confidential client; change is as in [Request].
 func KnownPush(change url.Values) url.Values {
 	q := Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
 	maps.Copy(q, change)
 	return q
 }
 
-// Pushed is the authorization request by app for what it pushed.
+// Pushed returns the authorization request of app for a pushed request.
 func Pushed(uri string) url.Values { return url.Values{"client_id": {"app"}, "request_uri": {uri}} }
 
-// Guess tries a password in a browser that nobody knows, and returns the status.
+// Guess tries a password in a new browser and returns the status.
 func Guess(t *testing.T, server http.Handler, user, password string) int {
 	t.Helper()
 	return NewBrowser(t, server).SignIn(Request(nil), user, password).StatusCode
 }
 
-// NotifyBackchannelLogout has the provider say that somebody signed out.
+// NotifyBackchannelLogout sends a logout token as the provider.
 func NotifyBackchannelLogout(t *testing.T, s http.Handler, token string) *http.Response {
 	t.Helper()
 	return NewBrowser(t, s).Post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {token}})
 }
 
-// ByProvider asks to sign in by a provider.
+// ByProvider returns the parameter that selects a provider.
 func ByProvider(idp string) url.Values { return url.Values{"identity_provider": {idp}} }
 
-// Federate asks to sign in by the provider, goes there and back, and returns
-// where the client is sent, if need be from the page for people who may not sign in.
+// Federate signs in through the provider and returns the redirect to the client, from the page for
+// rejected people if necessary.
 func Federate(b *Browser, change url.Values) *url.URL {
 	b.T.Helper()
 	q := ByProvider("hospital")
@@ -168,7 +166,7 @@ func Federate(b *Browser, change url.Values) *url.URL {
 	return Location(b.T, backFromRefusal(b, b.Follow(b.Authorize(Request(q)))))
 }
 
-// backFromRefusal goes back to the app from the page for people who may not sign in.
+// backFromRefusal returns to the app from the page for rejected people.
 func backFromRefusal(b *Browser, r *http.Response) *http.Response {
 	if r.StatusCode != http.StatusForbidden {
 		return r
@@ -182,13 +180,13 @@ func backFromRefusal(b *Browser, r *http.Response) *http.Response {
 	return b.Get(form + "&decision=deny")
 }
 
-// FederatedTokens are [Browser.Tokens] by the provider.
+// FederatedTokens is [Browser.Tokens] through the provider.
 func FederatedTokens(b *Browser, change url.Values) TokenResponse {
 	b.T.Helper()
 	return b.Redeem(Federate(b, change))
 }
 
-// ProviderAnswer goes to the provider and returns where it sends the browser.
+// ProviderAnswer starts a sign-in at the provider and returns the redirect back to the gateway.
 func ProviderAnswer(b *Browser) *url.URL {
 	b.T.Helper()
 	start := FollowOnce(b, b.Authorize(Request(ByProvider("hospital"))))
@@ -199,12 +197,12 @@ func ProviderAnswer(b *Browser) *url.URL {
 	return back
 }
 
-// FederatedPerson is Alice of the provider, with all that she can have here.
+// FederatedPerson is Alice at the provider with her session and tokens.
 type FederatedPerson struct {
 	*Browser
-	Access  string // an access token
-	Renewal string // a refresh token
-	Sub     string // here
+	Access  string // access token
+	Renewal string // refresh token
+	Sub     string // sub at the gateway
 }
 
 // SignInFederated signs Alice in at the provider hospital.
@@ -235,14 +233,14 @@ func (p *FederatedPerson) Left() string {
 	return "something else"
 }
 
-// SendBody sends a request with a body as no browser would.
+// SendBody sends a request with an arbitrary body.
 func SendBody(t *testing.T, s http.Handler, r *http.Request, body string) *http.Response {
 	t.Helper()
 	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 	return NewBrowser(t, s).Send(r)
 }
 
-// Named gives Alice a user name at the provider.
+// Named sets a user name and further claims of Alice at the provider.
 func Named(s *providertest.Settings) {
 	s.People = []providertest.Person{{Subject: providertest.Alice.Subject, Claims: map[string]any{
 		"preferred_username": "Alice@Hospital.example", "oid": "0b1", "email": "a.adams@hospital.example", "email_verified": true,
@@ -252,18 +250,18 @@ func Named(s *providertest.Settings) {
 // HospitalSession is the id of Alice's session at the hospital, in attacks by the clinic.
 const HospitalSession = "one"
 
-// Clinic is a second identity provider, with the key clinic, of the server that a test attacks with.
+// Clinic is a second identity provider, with the key clinic, of the server under attack.
 type Clinic struct {
-	T        *testing.T             // the test of one attack
+	T        *testing.T             // test of one attack
 	Provider *providertest.Provider // the provider's own server
 	Server   http.Handler           // the attacked authorization server
 }
 
-// CheckForeignProvider checks that a provider that names another provider's person, by any identifier of theirs, ends nothing of
-// that person. The server is configured by change, called with the provider of Alice.
+// CheckForeignProvider checks that a provider that names another provider's person, by any
+// identifier, ends nothing of that person. change configures the server and gets Alice's provider.
 func CheckForeignProvider(t *testing.T, change func(*people.IdentityProvider, *authorize.Config), attacks map[string]func(c Clinic, name string)) {
 	t.Helper()
-	for _, sub := range []string{"", "oid"} { // the claim that is the sub here
+	for _, sub := range []string{"", "oid"} { // claim used as sub at the gateway
 		for attack, run := range attacks {
 			t.Run(strings.TrimSuffix(attack+" sub "+sub, " sub "), func(t *testing.T) {
 				t.Parallel()
@@ -277,7 +275,7 @@ func CheckForeignProvider(t *testing.T, change func(*people.IdentityProvider, *a
 						c.IdentityProviders = append(c.IdentityProviders, second)
 					})
 				alice := SignInFederated(t, s)
-				for _, name := range []string{alice.Sub, providertest.Alice.Subject, "Alice@Hospital.example", "a.adams@hospital.example", "0b1"} { // see Named
+				for _, name := range []string{alice.Sub, providertest.Alice.Subject, "Alice@Hospital.example", "a.adams@hospital.example", "0b1"} { // set by Named
 					run(Clinic{t, other, s}, name)
 					if left := alice.Left(); left != "all" {
 						t.Fatalf("%q: left: %s", name, left)

@@ -22,10 +22,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
-// Verifier is the code_verifier of requests that say [PKCE].
+// Verifier is the code_verifier for requests with [PKCE].
 const Verifier = "a-code-verifier-that-is-43-characters-long-."
 
-// CodeForm is the token request that exchanges a code; change is as in [Request].
+// CodeForm returns the token request for a code; change is as in [Request].
 func CodeForm(code string, change url.Values) url.Values {
 	form := url.Values{
 		"grant_type": {"authorization_code"}, "code": {code},
@@ -34,7 +34,7 @@ func CodeForm(code string, change url.Values) url.Values {
 	return altered(form, change)
 }
 
-// Tokens exchanges a code of a request by alice.
+// Tokens redeems a code for alice.
 func (b *Browser) Tokens(change url.Values) TokenResponse {
 	b.T.Helper()
 	response := b.Post("/oauth2/token", CodeForm(b.Code(change), nil))
@@ -44,31 +44,31 @@ func (b *Browser) Tokens(change url.Values) TokenResponse {
 	return Decode[TokenResponse](b.T, response)
 }
 
-// TokenResponse is what the token endpoint says.
+// TokenResponse is a response of the token endpoint.
 type TokenResponse struct {
 	AccessToken string `json:"access_token"`      // the access token
-	TokenType   string `json:"token_type"`        // Bearer
-	ExpiresIn   int    `json:"expires_in"`        // for how many seconds the access token is good
-	Scope       string `json:"scope"`             // what it is good for
+	TokenType   string `json:"token_type"`        // always Bearer
+	ExpiresIn   int    `json:"expires_in"`        // lifetime of the access token in seconds
+	Scope       string `json:"scope"`             // granted scope
 	IDToken     string `json:"id_token"`          // the ID token
 	Refresh     string `json:"refresh_token"`     // the refresh token
-	Error       string `json:"error"`             // the error code
-	Description string `json:"error_description"` // the description of the error
+	Error       string `json:"error"`             // error code
+	Description string `json:"error_description"` // error description
 }
 
-// RequestTokens asks the token endpoint.
+// RequestTokens sends a token request.
 func (b *Browser) RequestTokens(form url.Values) TokenResponse {
 	b.T.Helper()
 	return Decode[TokenResponse](b.T, b.Post("/oauth2/token", form))
 }
 
-// Redeem exchanges the code of an answer.
+// Redeem redeems the code in a redirect.
 func (b *Browser) Redeem(answer *url.URL) TokenResponse {
 	b.T.Helper()
 	return b.RequestTokens(CodeForm(answer.Query().Get("code"), nil))
 }
 
-// TokensOfSession are tokens of the session that is there already.
+// TokensOfSession returns tokens for the existing session.
 func TokensOfSession(b *Browser) TokenResponse {
 	b.T.Helper()
 	return b.RequestTokens(CodeForm(b.CodeOfSession(nil), nil))
@@ -80,20 +80,20 @@ func (b *Browser) Refresh(token string, change url.Values) TokenResponse {
 	return b.RequestTokens(RefreshForm(token, change))
 }
 
-// RefreshForm is the token request that uses a refresh token; change is as in [Request].
+// RefreshForm returns the token request for a refresh token; change is as in [Request].
 func RefreshForm(token string, change url.Values) url.Values {
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {"app"}}
 	return altered(form, change)
 }
 
-// OfflineAccess changes a [Request] to one for a refresh token, and further as change says.
+// OfflineAccess returns changes of a [Request] that request a refresh token, and further changes.
 func OfflineAccess(change url.Values) url.Values {
 	q := url.Values{"scope": {"openid user/*.rs offline_access"}, "nonce": {"n"}}
 	maps.Copy(q, change)
 	return q
 }
 
-// Userinfo asks the UserInfo endpoint.
+// Userinfo sends a request to the UserInfo endpoint.
 func (b *Browser) Userinfo(token string) *http.Response {
 	r := PostRequest("/oauth2/userinfo", nil)
 	r.Method = http.MethodGet
@@ -103,12 +103,12 @@ func (b *Browser) Userinfo(token string) *http.Response {
 	return b.Send(r)
 }
 
-// TokenWorks reports whether the UserInfo endpoint takes an access token.
+// TokenWorks reports whether the UserInfo endpoint accepts an access token.
 func (b *Browser) TokenWorks(access string) bool {
 	return b.Userinfo(access).StatusCode == http.StatusOK
 }
 
-// CheckDead checks that neither the refresh token nor the access tokens work.
+// CheckDead checks that the refresh token and the access tokens are invalid.
 func CheckDead(b *Browser, refresh string, access ...string) {
 	b.T.Helper()
 	if got := b.Refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
@@ -121,7 +121,7 @@ func CheckDead(b *Browser, refresh string, access ...string) {
 	}
 }
 
-// AskAboutToken sends a form about a token as a client with a secret, or as a public one.
+// AskAboutToken sends a form with a token as a confidential client, or as a public client without a secret.
 func AskAboutToken(b *Browser, path, token, client, secret string) *http.Response {
 	form := url.Values{"token": {token}}
 	if secret == "" {
@@ -134,7 +134,7 @@ func AskAboutToken(b *Browser, path, token, client, secret string) *http.Respons
 	return b.Send(r)
 }
 
-// Claims verifies a token by the published keys and returns its claims.
+// Claims verifies a token with the published keys and returns its claims.
 func (b *Browser) Claims(token string) map[string]any {
 	b.T.Helper()
 	keys := Decode[jose.JSONWebKeySet](b.T, b.Get("/.well-known/jwks.json"))
@@ -149,19 +149,19 @@ func (b *Browser) Claims(token string) map[string]any {
 	return claims
 }
 
-// S256 is the code_challenge of a code_verifier (RFC 7636 §4.2).
+// S256 returns the code_challenge of a code_verifier (RFC 7636 §4.2).
 func S256(verifier string) string {
 	sum := sha256.Sum256([]byte(verifier))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// PKCE has the parameters of a request that [Verifier] belongs to.
+// PKCE returns the request parameters for [Verifier].
 func PKCE() url.Values {
 	return url.Values{"code_challenge_method": {"S256"}, "code_challenge": {S256(Verifier)}}
 }
 
-// Altered is a text with another letter in its middle. At the end of base64url, it
-// might still mean the same.
+// Altered changes a letter in the middle of a text. A change at the end of base64url might have no
+// effect.
 func Altered(text string) string {
 	b := []byte(text)
 	if i := len(b) / 2; b[i] == 'A' {
@@ -172,7 +172,7 @@ func Altered(text string) string {
 	return string(b)
 }
 
-// CheckIDToken checks the tokens that app has for alice.
+// CheckIDToken checks the tokens of app for alice.
 func CheckIDToken(b *Browser, idToken, accessToken, nonce string) {
 	b.T.Helper()
 	id, access := b.Claims(idToken), b.Claims(accessToken)
@@ -203,7 +203,7 @@ const (
 	AssertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 )
 
-// AssertionKeys are one private key for each algorithm; the kid is the algorithm's name.
+// AssertionKeys returns one private key for each algorithm; the kid is the algorithm's name.
 var AssertionKeys = sync.OnceValue(func() map[jose.SignatureAlgorithm]crypto.Signer {
 	rsaKey := josetest.NewRSA()
 	return map[jose.SignatureAlgorithm]crypto.Signer{
@@ -212,7 +212,7 @@ var AssertionKeys = sync.OnceValue(func() map[jose.SignatureAlgorithm]crypto.Sig
 	}
 })
 
-// PublicKeys is a JWK Set of [AssertionKeys].
+// PublicKeys returns a JWK Set of [AssertionKeys].
 func PublicKeys(algorithms ...jose.SignatureAlgorithm) []byte {
 	var set jose.JSONWebKeySet
 	for _, alg := range algorithms {
@@ -225,7 +225,7 @@ func PublicKeys(algorithms ...jose.SignatureAlgorithm) []byte {
 	return document
 }
 
-// NewBackend makes a server with a client, backend, that has keys.
+// NewBackend returns a server with a client, backend, that has keys.
 func NewBackend(t testing.TB, change func(*client.Client)) *authorize.Server {
 	client := client.Client{
 		ID: "backend", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"},
@@ -237,8 +237,7 @@ func NewBackend(t testing.TB, change func(*client.Client)) *authorize.Server {
 	return New(t, func(c *authorize.Config) { c.Clients = append(c.Clients, client) })
 }
 
-// Assertion signs what a client says of itself. Claims and header members that
-// are nil are left out.
+// Assertion returns a signed client assertion. Claims and header members that are nil are omitted.
 func Assertion(t testing.TB, alg jose.SignatureAlgorithm, claims, header map[string]any) string {
 	t.Helper()
 	all := map[string]any{
@@ -254,8 +253,7 @@ func Assertion(t testing.TB, alg jose.SignatureAlgorithm, claims, header map[str
 	return josetest.SignClaims(t, jose.SigningKey{Algorithm: alg, Key: AssertionKeys()[alg]}, allHeaders, all)
 }
 
-// AssertionForm is the token request of client credentials by an assertion; change is as
-// in [Request].
+// AssertionForm returns a client credentials request with an assertion; change is as in [Request].
 func AssertionForm(assertion string, change url.Values) url.Values {
 	return altered(url.Values{
 		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"},
@@ -263,8 +261,8 @@ func AssertionForm(assertion string, change url.Values) url.Values {
 	}, change)
 }
 
-// TryAssertion is what the token endpoint says to an app's assertion with a code that is
-// none: invalid_grant, if it believes the assertion.
+// TryAssertion sends an app's assertion with an invalid code and returns the error: invalid_grant
+// if the assertion is accepted.
 func TryAssertion(b *Browser, id string, alg jose.SignatureAlgorithm) string {
 	b.T.Helper()
 	claims := map[string]any{"iss": id, "sub": id}

@@ -1,7 +1,7 @@
-// Package keyring makes, keeps and replaces the keys that sign tokens and seal what browsers
-// keep for us.
+// Package keyring generates, stores and rotates the keys that sign tokens and seal data stored by
+// browsers.
 //
-//	keyring.go  the keys of an issuer, shared by its gateways: replacing them (RFC 7517), noticing changes and faults
-//	keys.go     one set of keys: signing, sealing and MACs with it
-//	storage.go  where the keys are kept; the keys that seal what is stored for years; keys that an operator gives to several gateways
+//	keyring.go  keys of an issuer, shared by its gateways: rotation (RFC 7517), detection of changes and faults
+//	keys.go     one set of keys: signing, sealing and MACs
+//	storage.go  storage of keys; keys that seal data stored for years; keys that an operator configures for several gateways
 package keyring

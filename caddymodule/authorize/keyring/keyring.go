@@ -16,33 +16,33 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// ErrUnknownKey says that the keyring has no key with a token's kid.
+// ErrUnknownKey means that the keyring has no key with a token's kid.
 var ErrUnknownKey = errors.New("no such key")
 
 const (
-	// lifetime is the age at which a key is replaced.
+	// lifetime is the age at which a key is rotated.
 	lifetime = 90 * 24 * time.Hour
 
-	// Retention is how long a replaced key stays published: longer than any token that it
-	// signed may live.
+	// Retention is the time for which a rotated key stays published, longer than the lifetime of
+	// any token that it signed.
 	Retention = 24 * time.Hour
 
-	// refresh is how old our copy of the keys may get, so that gateways that share a storage
-	// learn of new keys well within publishLead.
+	// refresh is the maximum age of the copy in memory, so that gateways with shared storage read
+	// new keys well within publishLead.
 	refresh = 5 * time.Minute
 
-	// timeout limits work on the storage, which continues without its request.
+	// timeout limits storage operations, which continue without their request.
 	timeout = 30 * time.Second
 )
 
-// Keyring holds the keys of one issuer. It reads them from storage on first use, replaces
-// them every 90 days, and shares them with all gateways on the same storage.
+// Keyring contains the keys of one issuer. It loads them from storage on first use, rotates them
+// every 90 days, and shares them with all gateways on the same storage.
 type Keyring struct {
 	storage     Storage
 	name        string
 	logger      *slog.Logger
 	inUse       *KeysInUse
-	Storing     // by the storage keys
+	Storing     // storage keys
 	storageKeys *storageKeyring
 }
 
@@ -52,20 +52,20 @@ type KeysInUse struct {
 	set atomic.Pointer[keySet]
 
 	forStorage storageKeysInUse
-	problem    atomic.Pointer[problem] // nil: the stored keys are those in use
+	problem    atomic.Pointer[problem] // nil: the stored keys are in use
 }
 
-// New returns the keyring stored under name. It does not touch the storage.
+// New returns the keyring stored under name. It does not access the storage.
 func New(storage Storage, name string, logger *slog.Logger) *Keyring {
 	k := &Keyring{storage: storage, name: name, logger: logger}
 	k.TakeOver(new(KeysInUse))
 	return k
 }
 
-// InUse returns the keys in memory, for the keyring that comes next.
+// InUse returns the keys in memory, for a successor keyring.
 func (k *Keyring) InUse() *KeysInUse { return k.inUse }
 
-// TakeOver continues with the keys of another keyring. Call it before any other method.
+// TakeOver continues with the keys of another keyring. It must be called before any other method.
 func (k *Keyring) TakeOver(keys *KeysInUse) {
 	k.inUse = keys
 	k.storageKeys = &storageKeyring{storage: k.storage, name: storageKeyName(k.name), inUse: &keys.forStorage}
@@ -117,25 +117,25 @@ func (k *Keyring) Signer(ctx context.Context, alg jose.SignatureAlgorithm, typ s
 	return set.signers[signerID{key.JWK.KeyID, typ}], nil
 }
 
-// current returns the keys, from memory if that copy is fresh enough.
+// current returns the keys, from memory if recent enough.
 func (k *Keyring) current(ctx context.Context) (*keySet, error) {
 	if set := k.inUse.set.Load(); set.fresh() {
 		return set, nil
 	}
 	if !k.inUse.mu.TryLock() {
 		if set := k.inUse.set.Load(); set != nil && time.Since(set.read) < 2*refresh {
-			return set, nil // others are reading the storage, which may take long
+			return set, nil // another goroutine is reading the storage, which may take long
 		}
 		k.inUse.mu.Lock()
 	}
 	defer k.inUse.mu.Unlock()
-	if set := k.inUse.set.Load(); set.fresh() { // read while waiting
+	if set := k.inUse.set.Load(); set.fresh() { // read by another goroutine meanwhile
 		return set, nil
 	}
 	return k.refresh(ctx)
 }
 
-// Refresh reads the keys again. It fails only if there are none in memory either.
+// Refresh reloads the keys. It fails only if no keys are in memory either.
 func (k *Keyring) Refresh(ctx context.Context) error {
 	k.inUse.mu.Lock()
 	defer k.inUse.mu.Unlock()
@@ -143,8 +143,8 @@ func (k *Keyring) Refresh(ctx context.Context) error {
 	return err
 }
 
-// refresh requires mu. If the storage fails, the keys in memory stay in use: new ones would
-// end all tokens.
+// refresh requires mu. If the storage fails, the keys in memory stay in use, because new keys would
+// invalidate all tokens.
 func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
@@ -152,7 +152,7 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	k.noteProblem(err)
 	if old := k.inUse.set.Load(); err != nil && old != nil {
 		stale := *old
-		stale.read = time.Now() // try again later
+		stale.read = time.Now() // retry later
 		set, err = &stale, nil
 	}
 	if err != nil {
@@ -162,14 +162,14 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-// problem is why the stored keys are not those in use.
+// problem is the reason why the stored keys are not in use.
 type problem struct {
 	err    error
 	logged time.Time
 }
 
-// Problem says why the stored keys are not those in use, or could not be read; nil if all is
-// well. It does not read the storage.
+// Problem returns the error that prevents use of the stored keys, or nil. It does not access the
+// storage.
 func (k *Keyring) Problem() error {
 	if p := k.inUse.problem.Load(); p != nil {
 		return p.err
@@ -177,8 +177,8 @@ func (k *Keyring) Problem() error {
 	return nil
 }
 
-// noteProblem keeps why the keys could not be read, or that they could, and logs a problem: at first, and then as often as the
-// keys would be read without being watched. It requires mu.
+// noteProblem records the result of reading the keys and logs errors: at first, and then at the
+// interval of unwatched reads. It requires mu.
 func (k *Keyring) noteProblem(err error) {
 	if err == nil {
 		k.inUse.problem.Store(nil)
@@ -203,7 +203,7 @@ var (
 	errNoKeys   = errors.New("there are no keys in it; if it was never to hold any, remove it")
 )
 
-// read loads the keys, and renews those that are due.
+// read loads the keys and rotates keys that are due.
 func (k *Keyring) read(ctx context.Context) (*keySet, error) {
 	document, err := k.storage.Load(ctx, k.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -219,8 +219,8 @@ func (k *Keyring) read(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-// parse reads a document of keys, or nil if there is none. Keys in use that it lacks join those
-// of an authentic storage, which lost them; others may have made new ones since.
+// parse decodes a document of keys; nil means a new one. Keys in use that are missing from an
+// authentic storage were lost and are added; other gateways may have added keys since.
 func (k *Keyring) parse(document []byte) (*keySet, error) {
 	isNew := document == nil
 	if isNew {
@@ -243,7 +243,7 @@ func (k *Keyring) parse(document []byte) (*keySet, error) {
 
 func (k *Keyring) location() string { return k.storage.Location(k.name) }
 
-// renew adds the keys that are due, unless another gateway has just done so.
+// renew adds keys that are due, unless another gateway has just done so.
 func (k *Keyring) renew(ctx context.Context) (*keySet, error) {
 	made, back := 0, 0
 	set, err := k.replace(ctx, "renewing", func(set *keySet) ([]storedKey, error) {
@@ -264,7 +264,7 @@ func (k *Keyring) renew(ctx context.Context) (*keySet, error) {
 	return set, err
 }
 
-// replace stores what altered makes of the stored keys, unless that is nil.
+// replace stores the keys returned by altered, unless nil.
 func (k *Keyring) replace(ctx context.Context, doing string, altered func(*keySet) ([]storedKey, error)) (*keySet, error) {
 	document, err := k.storage.Update(ctx, k.name, func(document []byte) ([]byte, error) {
 		set, err := k.parse(document)
@@ -283,15 +283,15 @@ func (k *Keyring) replace(ctx context.Context, doing string, altered func(*keySe
 	return k.parse(document)
 }
 
-// Info is what may be shown of a key.
+// Info is the public information about a key.
 type Info struct {
-	KeyID     string    `json:"kid"`         // in the JWKS and in tokens (RFC 7517 §4.5)
+	KeyID     string    `json:"kid"`         // kid in the JWKS and in tokens (RFC 7517 §4.5)
 	Algorithm string    `json:"alg"`         // ES256, RS256 or A256GCM (RFC 7518)
-	Created   time.Time `json:"created"`     // when it was made
-	Seconds   int64     `json:"age_seconds"` // since Created
+	Created   time.Time `json:"created"`     // creation time
+	Seconds   int64     `json:"age_seconds"` // age since Created
 }
 
-// Info returns the keys in memory: none before the first use. It does not read the storage.
+// Info returns the keys in memory: none before the first use. It does not access the storage.
 func (k *Keyring) Info() []Info {
 	set := k.inUse.set.Load()
 	if set == nil {
@@ -306,15 +306,14 @@ func (k *Keyring) Info() []Info {
 
 var keyAlgorithms = []jose.SignatureAlgorithm{AccessTokenAlgorithm, IDTokenAlgorithm, sealAlgorithm}
 
-// due reports whether an algorithm has no key, or only one past its lifetime, or whether the
-// storage lost keys.
+// due reports whether an algorithm has no key within its lifetime, or the storage has lost keys.
 func (s *keySet) due() bool {
 	return len(s.lost) > 0 || slices.ContainsFunc(keyAlgorithms, func(alg jose.SignatureAlgorithm) bool {
 		return time.Since(s.newest(alg)) >= lifetime
 	})
 }
 
-// retired reports whether a key was replaced so long ago that nothing it signed is valid.
+// retired reports whether a key was rotated so long ago that its signatures have expired.
 func (s *keySet) retired(k storedKey, now time.Time) bool {
 	return slices.ContainsFunc(s.keys, func(next storedKey) bool {
 		return next.JWK.Algorithm == k.JWK.Algorithm && next.Created.After(k.Created) &&
@@ -322,8 +321,8 @@ func (s *keySet) retired(k storedKey, now time.Time) bool {
 	})
 }
 
-// lacking returns the keys in use that are missing but not retired: somebody replaced the
-// stored keys, or they were lost.
+// lacking returns keys in use that are missing from the storage but not retired: the stored keys
+// were replaced or lost.
 func (s *keySet) lacking(inUse *keySet) (missing []storedKey) {
 	if inUse == nil {
 		return nil
@@ -340,8 +339,8 @@ func (s *keySet) hasEnded(key storedKey) bool {
 	return slices.ContainsFunc(s.ended, func(k storedKey) bool { return k.JWK.KeyID == key.JWK.KeyID })
 }
 
-// renewed returns the keys without the retired, with the lost, and with new ones where due; and, as
-// long as gateways may have them in memory, those that an operator retired.
+// renewed returns the keys without retired ones, with lost ones, and with new ones where due. It
+// keeps keys retired by an operator while gateways may have them in memory.
 func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
 	ended := slices.DeleteFunc(slices.Clone(s.ended), func(k storedKey) bool { return now.Sub(k.Ended) > Retention })
 	s = &keySet{keys: slices.Concat(s.keys, s.lost)}
@@ -359,15 +358,14 @@ func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
 	return append(keys, ended...), nil
 }
 
-// maxKeys is how many keys of one algorithm there may be for a key to be added by Rotate.
+// maxKeys is the maximum number of keys per algorithm for Rotate.
 const maxKeys = 8
 
-// ErrManyKeys says that the keys were rotated too often: those who fetch them would be sent ever
-// more.
+// ErrManyKeys means that keys were rotated too often, which would make the JWKS grow without limit.
 var ErrManyKeys = fmt.Errorf("there are %d keys of one kind, which stay published for a day after they are replaced; try again tomorrow", maxKeys)
 
-// Rotate adds a key for each algorithm of tokens. They are published at once, and sign an hour later; those
-// that they replace stay published until nothing that they signed is valid. No token ends.
+// Rotate adds a key for each token algorithm. New keys are published at once and sign an hour
+// later. Previous keys stay published until their signatures have expired. No token is invalidated.
 func (k *Keyring) Rotate(ctx context.Context) error {
 	err := k.alter(ctx, "rotating", func(set *keySet) ([]storedKey, error) { return set.rotated(time.Now()) })
 	if errors.Is(err, ErrManyKeys) {
@@ -379,7 +377,7 @@ func (k *Keyring) Rotate(ctx context.Context) error {
 	return err
 }
 
-// alter replaces the stored keys as [Keyring.replace] does, and uses the new ones.
+// alter replaces the stored keys like [Keyring.replace] and uses the new ones.
 func (k *Keyring) alter(ctx context.Context, doing string, altered func(*keySet) ([]storedKey, error)) error {
 	k.inUse.mu.Lock()
 	defer k.inUse.mu.Unlock()
@@ -392,8 +390,8 @@ func (k *Keyring) alter(ctx context.Context, doing string, altered func(*keySet)
 	return err
 }
 
-// rotated returns the keys without the retired, with the lost, and with a new one for each
-// algorithm of tokens.
+// rotated returns the keys without retired ones, with lost ones, and with a new one for each token
+// algorithm.
 func (s *keySet) rotated(now time.Time) ([]storedKey, error) {
 	keys, err := s.renewed(now)
 	if err != nil {
@@ -413,8 +411,8 @@ func (s *keySet) rotated(now time.Time) ([]storedKey, error) {
 	return keys, nil
 }
 
-// Retire ends a key at once, and every token that it signed, or returns [ErrUnknownKey]. If there is no other for
-// its algorithm, a new one takes its place.
+// Retire removes a key at once and thereby invalidates every token that it signed. The error is
+// [ErrUnknownKey] for an unknown key. The last key of an algorithm is replaced.
 func (k *Keyring) Retire(ctx context.Context, kid string) error {
 	err := k.alter(ctx, "retiring", func(set *keySet) ([]storedKey, error) { return set.without(kid, time.Now()) })
 	if err == nil {
@@ -423,7 +421,7 @@ func (k *Keyring) Retire(ctx context.Context, kid string) error {
 	return err
 }
 
-// without returns the keys with one of them ended.
+// without returns the keys with one of them retired.
 func (s *keySet) without(kid string, now time.Time) ([]storedKey, error) {
 	key, there := s.byID(kid)
 	if !there {
@@ -438,12 +436,12 @@ func (s *keySet) without(kid string, now time.Time) ([]storedKey, error) {
 	return left.renewed(now)
 }
 
-// watchInterval is how often the stored keys are looked at, by a gateway that shares them.
+// watchInterval is the time between checks of shared keys.
 const watchInterval = time.Second
 
-// Watch looks at the keys of an authentic storage until ctx ends: those that other gateways
-// made are used as soon as they are stored, and those that the storage lost are put back before
-// they are missed. It leaves any other storage alone.
+// Watch checks the keys of an authentic storage until ctx ends: new keys of other gateways are used
+// as soon as they are stored, and lost keys are restored before they are needed. Other storage is
+// not watched.
 func (k *Keyring) Watch(ctx context.Context) {
 	if !k.storage.IsAuthentic() {
 		return
@@ -460,8 +458,8 @@ func (k *Keyring) Watch(ctx context.Context) {
 	}
 }
 
-// look reads the keys again if they are not stored as they were read. What fails is noted, and
-// tried again with the next look.
+// look reloads the keys if the stored document has changed. Errors are recorded and retried with
+// the next check.
 func (k *Keyring) look(ctx context.Context) {
 	k.inUse.mu.Lock()
 	defer k.inUse.mu.Unlock()

@@ -22,8 +22,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// sharedStorage is a Storage in memory that can be made to fail, and counts
-// how often it was written.
+// sharedStorage is an in-memory Storage that can fail and counts its writes.
 type sharedStorage struct {
 	lock   sync.Mutex
 	mu     sync.Mutex
@@ -56,7 +55,7 @@ func testKeyring(storage LockedStorage) *Keyring {
 	return New(Locked{storage}, "keys", slog.New(slog.DiscardHandler))
 }
 
-// signedBy returns the id of the key that signs now.
+// signedBy returns the id of the active signing key.
 func signedBy(t *testing.T, k *Keyring, alg jose.SignatureAlgorithm) string {
 	t.Helper()
 	set, err := k.current(t.Context())
@@ -96,8 +95,8 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	}
 }
 
-// A key is followed by a new one after 90 days, which is published an hour
-// before it signs; the old one stays published for what it has signed.
+// A key is rotated after 90 days. The new key is published an hour before it signs, and the old key
+// stays published for its signatures.
 func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +126,7 @@ func TestKeyRotation(t *testing.T) {
 	})
 }
 
-// A gateway learns of a key that another one made before that key signs.
+// A gateway reads another gateway's new key before that key signs.
 func TestKeysOfOthersAreLearned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,7 +161,7 @@ func TestKeysWhenStorageFails(t *testing.T) {
 	})
 }
 
-// Nobody waits for keys to be read again, but whoever reads them.
+// Requests do not wait while another request reloads the keys.
 func TestKeysWhileTheyAreRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +169,7 @@ func TestKeysWhileTheyAreRead(t *testing.T) {
 		k := testKeyring(storage)
 		kid := signedBy(t, k, AccessTokenAlgorithm)
 		time.Sleep(refresh + time.Second)
-		k.inUse.mu.Lock() // as while the storage does not answer
+		k.inUse.mu.Lock() // simulates a storage that does not respond
 		before := time.Now()
 		if got := signedBy(t, k, AccessTokenAlgorithm); got != kid || time.Since(before) > 0 {
 			t.Errorf("signed by %q after %v", got, time.Since(before))
@@ -189,14 +188,13 @@ func TestKeysOfBrokenFile(t *testing.T) {
 	}
 }
 
-// keyFile is a storage of files.
+// keyFile is file-based storage.
 type keyFile struct{ sharedStorage }
 
 func (*keyFile) Filename(key string) string { return "/srv/" + key + ".json" }
 
-// Keys in use go on when what is stored of them is damaged, gone or cannot be read, by
-// the same keyring and by the one of the next configuration. Nothing is written, and
-// an error names the file.
+// Keys in use stay in use when the stored keys are damaged, missing or unreadable, in this keyring
+// and in its successor. Nothing is written, and the error contains the file name.
 func TestKeysInUseGoOn(t *testing.T) {
 	t.Parallel()
 	others, err := json.Marshal(storedKeys(t))
@@ -240,7 +238,7 @@ func TestKeysInUseGoOn(t *testing.T) {
 	}
 }
 
-// storedKeys are those that a new gateway makes.
+// storedKeys returns the keys that a new gateway generates.
 func storedKeys(t *testing.T) []storedKey {
 	t.Helper()
 	set, err := testKeyring(new(sharedStorage)).current(t.Context())
@@ -250,9 +248,9 @@ func storedKeys(t *testing.T) []storedKey {
 	return set.keys
 }
 
-// A key that is missing among those stored, as in an older copy, is no reason to make
-// another: what it signed would end. One that was left out because it is spent is none
-// to go on without the stored ones.
+// A missing stored key, e.g. after restoring a backup, does not cause a new key, which would
+// invalidate its tokens. A key missing because it was retired does not prevent use of the stored
+// keys.
 func TestKeysPartlyGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -282,8 +280,8 @@ func TestKeysPartlyGone(t *testing.T) {
 	})
 }
 
-// A key that is due is not made when the ones in use are gone: with them would go
-// their tokens.
+// A due key is not generated while the keys in use are missing, because their tokens would become
+// invalid.
 func TestKeysGoneWhenDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -306,7 +304,7 @@ func TestSealedKeyIsNoVerificationKey(t *testing.T) {
 	}
 }
 
-// TestMain lets keyrings take turns among a few RSA keys. Those that follow each other differ.
+// TestMain makes keyrings reuse a few RSA keys in turn. Consecutive keys differ.
 func TestMain(m *testing.M) {
 	const few = 4
 	var keys [few]func() (*rsa.PrivateKey, error)
@@ -318,8 +316,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Keys that an operator rotates are published at once, also to gateways that share the storage,
-// and sign an hour later. What was signed before stays valid for as long as it lives.
+// Rotated keys are published at once, including by gateways with shared storage, and sign an hour
+// later. Earlier signatures stay valid.
 func TestRotate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,7 +348,7 @@ func TestRotate(t *testing.T) {
 	})
 }
 
-// Whoever rotates all the time makes neither a set of keys without end nor one without a key.
+// Repeated rotation neither grows the key set without limit nor leaves it empty.
 func TestRotateIsBounded(t *testing.T) {
 	t.Parallel()
 	storage := new(sharedStorage)
@@ -372,7 +370,7 @@ func TestRotateIsBounded(t *testing.T) {
 	}
 }
 
-// Keys are not replaced by a rotation while the stored ones are missing.
+// Rotation is rejected while the stored keys are missing.
 func TestRotateWithoutTheStoredKeys(t *testing.T) {
 	t.Parallel()
 	storage := new(sharedStorage)
@@ -384,7 +382,7 @@ func TestRotateWithoutTheStoredKeys(t *testing.T) {
 	}
 }
 
-// A key that an operator retired is gone at once; a gateway that has it in memory does not put it back, and learns of that.
+// A retired key is removed at once. A gateway with the key in memory does not restore it and drops the key.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,53 +24,52 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// The signature of access tokens, which go with each FHIR request, is short and quickly
-// made. Every OpenID Connect client can verify RS256 (OpenID Connect Core §15.1).
+// Access tokens, which accompany each FHIR request, use short and fast signatures. Every OpenID
+// Connect client can verify RS256 (OpenID Connect Core §15.1).
 const (
 	AccessTokenAlgorithm = jose.ES256
 	IDTokenAlgorithm     = jose.RS256
 	sealAlgorithm        = jose.SignatureAlgorithm(jose.A256GCM)
 )
 
-// IDTokenAlgorithms are those that clients may choose from.
+// IDTokenAlgorithms lists the algorithms that clients may choose.
 var IDTokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256}
 
 type storedKey struct {
 	Created time.Time       `json:"created"`
 	JWK     jose.JSONWebKey `json:"jwk"`
 
-	// Ended is when an operator retired the key. It is remembered, lest a gateway that has the key
-	// in memory take it for lost and put it back.
+	// Ended is the time when an operator retired the key. It is stored so that a gateway with the
+	// key in memory does not restore it as lost.
 	Ended time.Time `json:"ended,omitzero"`
 }
 
-// keySet is what the storage held when it was read. It is immutable.
+// keySet is the content of the storage at a time. Immutable.
 type keySet struct {
 	read    time.Time
-	stored  []byte // the document that was read
+	stored  []byte // document as read
 	keys    []storedKey
 	ended   []storedKey // retired by an operator
-	lost    []storedKey // in use, but not stored
+	lost    []storedKey // in use, but missing from the storage
 	signers map[signerID]jose.Signer
 	jwks    []byte
 }
 
 type signerID struct{ kid, typ string }
 
-// The typ of our tokens keeps one from passing for another (RFC 9068 §2.1, Back-Channel
-// Logout §2.4).
+// The typ of tokens prevents confusion of token kinds (RFC 9068 §2.1, Back-Channel Logout §2.4).
 const (
 	AccessTokenType = "at+jwt"
 	IDTokenType     = "JWT"
 	LogoutTokenType = "logout+jwt"
 )
 
-// publishLead is how long a new key is published before it signs, so that those who cache
-// the JWKS for a shorter time never see an unknown key.
+// publishLead is the time between publication and first use of a new key, so that caches of the
+// JWKS with a shorter lifetime always contain it.
 const publishLead = time.Hour
 
-// active returns the newest key of an algorithm that has been published for publishLead;
-// if none has, as after the first start, the oldest.
+// active returns the newest key of an algorithm that has been published for publishLead, or the
+// oldest if none has, as after the first start.
 func (s *keySet) active(alg jose.SignatureAlgorithm, now time.Time) (storedKey, bool) {
 	var oldest, ready storedKey
 	for _, k := range s.keys {
@@ -90,7 +89,7 @@ func (s *keySet) active(alg jose.SignatureAlgorithm, now time.Time) (storedKey, 
 	return oldest, oldest.JWK.Key != nil
 }
 
-// newest returns when the newest key of an algorithm was made.
+// newest returns the creation time of the newest key of an algorithm.
 func (s *keySet) newest(alg jose.SignatureAlgorithm) (created time.Time) {
 	for _, k := range s.keys {
 		if k.JWK.Algorithm == string(alg) && k.Created.After(created) {
@@ -100,7 +99,7 @@ func (s *keySet) newest(alg jose.SignatureAlgorithm) (created time.Time) {
 	return created
 }
 
-// byID returns a key, with its secret part.
+// byID returns a key including its private part.
 func (s *keySet) byID(kid string) (storedKey, bool) {
 	for _, k := range s.keys {
 		if k.JWK.KeyID == kid {
@@ -138,7 +137,7 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 	return s, err
 }
 
-// precompute saves a sixth of the time of each signature: go-jose decodes RSA keys without
+// precompute saves a sixth of the time of each signature, because go-jose decodes RSA keys without
 // precomputed values.
 func precompute(key any) {
 	if key, ok := key.(*rsa.PrivateKey); ok {
@@ -147,10 +146,10 @@ func precompute(key any) {
 	}
 }
 
-// generateRSA takes long, so that the tests of this package put keys that they have made in its place.
+// generateRSA is slow, so tests of this package replace it.
 var generateRSA = rsa.GenerateKey
 
-// generateKey makes a key for one of keyAlgorithms, with a random id.
+// generateKey generates a key for one of keyAlgorithms with a random id.
 func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) {
 	var key any
 	var err error
@@ -172,7 +171,7 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 	return storedKey{Created: now, JWK: jwk}, nil
 }
 
-// Keys is what an authorization server needs of a [Keyring].
+// Keys is the interface of a [Keyring] for an authorization server.
 type Keys interface {
 	Signing
 	Sealing
@@ -184,39 +183,39 @@ type Keys interface {
 	// JWKS returns the published keys as a JWK Set (RFC 7517 §5).
 	JWKS(ctx context.Context) ([]byte, error)
 
-	// Has reports whether the keyring still has a key.
+	// Has reports whether the keyring contains a key.
 	Has(ctx context.Context, kid string) (bool, error)
 }
 
 // Signing signs tokens.
 type Signing interface {
-	// Signer returns the signer of new tokens of a typ with an algorithm.
+	// Signer returns the signer for new tokens of a typ and algorithm.
 	Signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error)
 }
 
-// Sealing seals data that browsers keep for us.
+// Sealing seals data stored by browsers.
 type Sealing interface {
-	// Seal encrypts and authenticates a text and the present time. It opens only with
-	// the same binding.
+	// Seal encrypts and authenticates a text with the current time. Unsealing requires the same
+	// binding.
 	Seal(ctx context.Context, text, binding string) (string, error)
 
-	// Unseal returns a text that was sealed no longer than maxAge ago, or [ErrUnsealed].
+	// Unseal returns a text sealed at most maxAge ago, or [ErrUnsealed].
 	Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
 
 	// MAC returns a digest that cannot be computed without the keys.
 	MAC(ctx context.Context, text string) ([]byte, error)
 }
 
-// Storing seals what is stored for longer than browsers keep anything.
+// Storing seals data stored for longer than browser data.
 type Storing interface {
-	// SealStored encrypts and authenticates a text. It opens only with the same binding.
+	// SealStored encrypts and authenticates a text. Unsealing requires the same binding.
 	SealStored(ctx context.Context, text, binding string) (string, error)
 
-	// UnsealStored returns a text that SealStored sealed, or [ErrUnsealed].
+	// UnsealStored returns a text sealed by SealStored, or [ErrUnsealed].
 	UnsealStored(ctx context.Context, sealed, binding string) (string, error)
 }
 
-// Sign makes a JWT of a typ, without go-jose's builder, which marshals the claims twice.
+// Sign creates a JWT of a typ without go-jose's builder, which marshals the claims twice.
 func Sign(ctx context.Context, keys Signing, alg jose.SignatureAlgorithm, typ string, claims any) (string, error) {
 	signer, err := keys.Signer(ctx, alg, typ)
 	if err != nil {
@@ -235,8 +234,8 @@ func Sign(ctx context.Context, keys Signing, alg jose.SignatureAlgorithm, typ st
 
 var _ Keys = (*Keyring)(nil)
 
-// ErrUnsealed says that a text was not sealed by this keyring, with this binding, or
-// recently enough.
+// ErrUnsealed means that a text was not sealed by this keyring with this binding, or not recently
+// enough.
 var ErrUnsealed = errors.New("not sealed by us, for this browser, or not lately")
 
 // Seal implements [Sealing] with AES-256-GCM. The form is <key id>.<base64url>.
@@ -248,7 +247,7 @@ func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error
 	return key.seal(text, binding)
 }
 
-// seal seals a text, and names the key before it.
+// seal seals a text and prepends the key id.
 func (k storedKey) seal(text, binding string) (string, error) {
 	sealer, err := k.sealer()
 	if err != nil {
@@ -277,7 +276,7 @@ func (k *Keyring) Unseal(ctx context.Context, sealed, binding string, maxAge tim
 
 const macSize = 16 // bytes of an HMAC-SHA256
 
-// MAC implements [Sealing]. It changes when the key is replaced.
+// MAC implements [Sealing]. The digest changes with key rotation.
 func (k *Keyring) MAC(ctx context.Context, text string) ([]byte, error) {
 	key, err := k.sealKey(ctx)
 	if err != nil {
@@ -324,7 +323,7 @@ func (k storedKey) sealer() (*Sealer, error) {
 	return s, nil
 }
 
-// Sealer seals texts with one key, by AES-GCM, together with the time. Make one with [NewSealer].
+// Sealer seals texts and the time with one key by AES-GCM. Created by [NewSealer].
 type Sealer struct{ aead cipher.AEAD }
 
 // NewSealer returns a sealer with a secret key of 16, 24 or 32 bytes.
@@ -337,22 +336,22 @@ func NewSealer(secret []byte) (*Sealer, error) {
 	return &Sealer{aead}, err
 }
 
-// Seal returns the text sealed, in base64url; it opens with the same binding only.
+// Seal returns the sealed text in base64url. Unsealing requires the same binding.
 func (s *Sealer) Seal(text, binding string) string {
 	dated := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Unix()))
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, append(dated, text...), []byte(binding)))
 }
 
-// sealSkew is how far ahead the clock of the gateway that sealed a text may be.
+// sealSkew is the tolerance for a sealing gateway's clock that is ahead.
 const sealSkew = time.Minute
 
-// Open opens what [Sealer.Seal] has sealed with the binding, whenever that was, or fails with [ErrUnsealed].
+// Open unseals a text sealed by [Sealer.Seal] with the binding at any time, or returns [ErrUnsealed].
 func (s *Sealer) Open(sealed, binding string) (string, error) {
 	text, _, err := s.open(sealed, binding)
 	return text, err
 }
 
-// Unseal opens what [Sealer.Seal] has sealed with the binding, maxAge ago at most, or fails with [ErrUnsealed].
+// Unseal unseals a text sealed by [Sealer.Seal] with the binding at most maxAge ago, or returns [ErrUnsealed].
 func (s *Sealer) Unseal(sealed, binding string, maxAge time.Duration) (string, error) {
 	text, at, err := s.open(sealed, binding)
 	if age := time.Since(at); err == nil && (age > maxAge || age < -sealSkew) {
@@ -361,7 +360,7 @@ func (s *Sealer) Unseal(sealed, binding string, maxAge time.Duration) (string, e
 	return text, err
 }
 
-// open also returns when the text was sealed.
+// open also returns the sealing time.
 func (s *Sealer) open(sealed, binding string) (text string, at time.Time, err error) {
 	box, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {

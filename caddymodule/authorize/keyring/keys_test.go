@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// memoryKeys is a Storage of one file.
+// memoryKeys is a Storage with one file in memory.
 type memoryKeys struct{ file []byte }
 
 func (*memoryKeys) Lock(context.Context, string) error   { return nil }
@@ -28,14 +28,14 @@ func (m *memoryKeys) Store(_ context.Context, _ string, value []byte) error {
 	return nil
 }
 
-// A seal is good from its date on, give or take what clocks of replicas differ by, and
-// not before: dated by a clock that is wrong, it would be good for longer than maxAge.
+// A seal is valid from its time, with a tolerance for clock skew, and not before: a seal from a
+// clock that is ahead would exceed maxAge.
 func TestSealsHaveTheirTime(t *testing.T) {
 	t.Parallel()
-	keys := new(memoryKeys) // made once
+	keys := new(memoryKeys) // generated once
 	ring := func() *Keyring { return New(Locked{keys}, "keys.json", slog.New(slog.DiscardHandler)) }
 	for name, tt := range map[string]struct {
-		ahead, wait time.Duration // of the clock that sealed; until it is opened
+		ahead, wait time.Duration // skew of the sealing clock; delay until unsealing
 		opens       bool
 	}{
 		"at once":                    {0, 0, true},
@@ -49,7 +49,7 @@ func TestSealsHaveTheirTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sealed string
-			synctest.Test(t, func(t *testing.T) { // each bubble's clock begins at the same time
+			synctest.Test(t, func(t *testing.T) { // each bubble starts at the same time
 				if _, err := ring().Seal(t.Context(), "", ""); err != nil {
 					t.Fatal(err)
 				}

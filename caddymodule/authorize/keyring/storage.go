@@ -18,33 +18,33 @@ import (
 	"time"
 )
 
-// Storage is where a [Keyring] keeps its keys.
+// Storage is the storage of a [Keyring]'s keys.
 type Storage interface {
 	// Load returns a value, or fs.ErrNotExist.
 	Load(ctx context.Context, key string) ([]byte, error)
 
-	// Update replaces a value by what renew makes of it, and returns that. If there is
-	// none, renew gets nil. Of several at once, each sees what the one before has stored.
+	// Update replaces a value by the result of renew and returns it. renew gets nil for an absent
+	// value. Concurrent updates are serialized.
 	Update(ctx context.Context, key string, renew func(value []byte) ([]byte, error)) ([]byte, error)
 
-	// IsAuthentic reports whether nobody but our gateways can have made the values. Keys that one
-	// of them added are then used beside those in use, and keys that were lost are put back. Else
-	// whoever replaced the keys must be asked.
+	// IsAuthentic reports whether only gateways of this issuer can have written the values. In that
+	// case, keys added by other gateways are used, and lost keys are restored. Otherwise, replaced
+	// keys require action by the operator.
 	IsAuthentic() bool
 
-	// Location names the place of a value to the operator.
+	// Location describes the location of a value to the operator.
 	Location(key string) string
 }
 
-// Locked is a [Storage] whose values are replaced under a lock.
+// Locked is a [Storage] that replaces values under a lock.
 type Locked struct{ LockedStorage }
 
-// LockedStorage is part of Caddy's certmagic.Storage. A missing key is fs.ErrNotExist.
+// LockedStorage is a subset of Caddy's certmagic.Storage. A missing key is fs.ErrNotExist.
 type LockedStorage interface {
-	Lock(ctx context.Context, name string) error               // waits until no process holds the name
-	Unlock(ctx context.Context, name string) error             // releases it
+	Lock(ctx context.Context, name string) error               // waits for the lock of a name
+	Unlock(ctx context.Context, name string) error             // releases the lock
 	Load(ctx context.Context, key string) ([]byte, error)      // returns a value
-	Store(ctx context.Context, key string, value []byte) error // stores or replaces it
+	Store(ctx context.Context, key string, value []byte) error // stores a value
 }
 
 // Update implements [Storage].
@@ -64,10 +64,10 @@ func (l Locked) Update(ctx context.Context, key string, renew func([]byte) ([]by
 	return renewed, l.Store(ctx, key, renewed)
 }
 
-// IsAuthentic implements [Storage]. Whoever administers a storage may replace its values.
+// IsAuthentic implements [Storage]. Administrators of the storage may replace its values.
 func (Locked) IsAuthentic() bool { return false }
 
-// Location implements [Storage]. It names the file if the values are in files.
+// Location implements [Storage]. It returns the file name of file-based storage.
 func (l Locked) Location(key string) string {
 	if files, ok := l.LockedStorage.(interface{ Filename(key string) string }); ok {
 		return files.Filename(key)
@@ -77,7 +77,7 @@ func (l Locked) Location(key string) string {
 
 var _ Storage = Locked{}
 
-// storageKeyring holds the storage keys of one issuer. It reads them on first use.
+// storageKeyring contains the storage keys of one issuer. It loads them on first use.
 type storageKeyring struct {
 	storage Storage
 	name    string
@@ -90,10 +90,10 @@ type storageKeysInUse struct {
 	keys atomic.Pointer[storageKeys]
 }
 
-// storageKeyName is where the storage keys are, beside the other keys.
+// storageKeyName returns the name of the storage keys, derived from the name of the other keys.
 func storageKeyName(name string) string { return strings.TrimSuffix(name, ".json") + "-stored.json" }
 
-// Names are those of all values that a [Keyring] of a name keeps in its storage.
+// Names returns the names of all values of a [Keyring] in its storage.
 func Names(name string) []string { return []string{name, storageKeyName(name)} }
 
 // SealStored implements [Storing]. The form is <key id>.<base64url>.
@@ -105,8 +105,8 @@ func (k *storageKeyring) SealStored(ctx context.Context, text, binding string) (
 	return keys.seal(text, binding)
 }
 
-// UnsealStored implements [Storing]. It does not ask for the time: a clock that was wrong must
-// not keep people from signing in.
+// UnsealStored implements [Storing]. It ignores the sealing time, because a wrong clock must not
+// prevent sign-in.
 func (k *storageKeyring) UnsealStored(ctx context.Context, sealed, binding string) (string, error) {
 	keys, err := k.get(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (k *storageKeyring) UnsealStored(ctx context.Context, sealed, binding strin
 	return "", ErrUnsealed
 }
 
-// get returns the storage keys, and makes one on first need.
+// get returns the storage keys and generates one on first use.
 func (k *storageKeyring) get(ctx context.Context) (*storageKeys, error) {
 	if keys := k.inUse.keys.Load(); keys != nil {
 		return keys, nil
@@ -138,7 +138,7 @@ func (k *storageKeyring) get(ctx context.Context) (*storageKeys, error) {
 	return k.refresh(ctx)
 }
 
-// look reads the storage keys again, if any are in use.
+// look reloads the storage keys if any are in use.
 func (k *storageKeyring) look(ctx context.Context) error {
 	if k.inUse.keys.Load() == nil {
 		return nil
@@ -149,7 +149,7 @@ func (k *storageKeyring) look(ctx context.Context) error {
 	return err
 }
 
-// refresh reads the storage keys again. It requires mu.
+// refresh reloads the storage keys. It requires mu.
 func (k *storageKeyring) refresh(ctx context.Context) (*storageKeys, error) {
 	keys, err := k.read(ctx)
 	if err != nil {
@@ -159,8 +159,8 @@ func (k *storageKeyring) refresh(ctx context.Context) (*storageKeys, error) {
 	return keys, nil
 }
 
-// read loads the storage keys. If there is none it makes one, unless another gateway has just
-// done so; if those in use are missing, it puts them back.
+// read loads the storage keys. Without any it generates one, unless another gateway has just done
+// so. Missing keys in use are restored.
 func (k *storageKeyring) read(ctx context.Context) (*storageKeys, error) {
 	inUse := k.inUse.keys.Load()
 	document, err := k.storage.Load(ctx, k.name)
@@ -185,22 +185,22 @@ func (k *storageKeyring) read(ctx context.Context) (*storageKeys, error) {
 
 var _ Storing = (*storageKeyring)(nil)
 
-// The storage key seals what is stored for longer than the other keys live, such as people's
-// second factors. It is never replaced, and has a file of its own beside theirs: an earlier
-// version, which does not know it, would retire it. There are several if the store lost it, and
-// another gateway made one before it was put back.
+// The storage key seals data that is stored for longer than the lifetime of the other keys, e.g.
+// second factors. It is never rotated and has its own file: an older version, unaware of the key,
+// would retire it. Several keys exist if the storage lost one and another gateway generated a key
+// before it was restored.
 
-// storageKeys are the storage keys, and their form in the storage.
+// storageKeys are the storage keys in their stored form.
 type storageKeys struct {
-	storedKey             // seals: the oldest
-	Others    []storedKey `json:"others,omitempty"` // open what they sealed
+	storedKey             // oldest key; seals
+	Others    []storedKey `json:"others,omitempty"` // open data that they sealed
 
-	document []byte // that was read
+	document []byte // document as read
 }
 
 func (k *storageKeys) all() []storedKey { return append([]storedKey{k.storedKey}, k.Others...) }
 
-// joined returns these keys and others, in the same order whoever joins them.
+// joined merges these keys with others, in an order independent of the caller.
 func (k *storageKeys) joined(others []storedKey) *storageKeys {
 	all := append(k.all(), others...)
 	slices.SortFunc(all, func(a, b storedKey) int {
@@ -210,12 +210,12 @@ func (k *storageKeys) joined(others []storedKey) *storageKeys {
 	return &storageKeys{storedKey: all[0], Others: all[1:]}
 }
 
-// hasAll reports whether there are keys, and those in use are among them.
+// hasAll reports whether k is not nil and contains the keys in use.
 func (k *storageKeys) hasAll(inUse *storageKeys) bool {
 	return k != nil && (inUse == nil || len(k.joined(inUse.all()).Others) == len(k.Others))
 }
 
-// parseStorageKeys reads a document of storage keys; nil if there is none.
+// parseStorageKeys decodes a document of storage keys; nil without a document.
 func parseStorageKeys(document []byte) (*storageKeys, error) {
 	if document == nil {
 		return nil, nil
@@ -232,8 +232,8 @@ func parseStorageKeys(document []byte) (*storageKeys, error) {
 	return keys, nil
 }
 
-// joinStorageKeys returns a document with the storage keys in use, or with a new one if there
-// are none at all.
+// joinStorageKeys returns a document with the storage keys in use added, or with a new key if there
+// are none.
 func joinStorageKeys(document []byte, inUse *storageKeys) ([]byte, error) {
 	keys, err := parseStorageKeys(document)
 	switch {
@@ -251,8 +251,8 @@ func joinStorageKeys(document []byte, inUse *storageKeys) ([]byte, error) {
 	return json.Marshal(key)
 }
 
-// SharedKeys are keys that an operator gives to several gateways. The first one seals, and
-// any of them opens.
+// SharedKeys are keys that an operator configures for several gateways. The first key seals; all
+// keys unseal.
 type SharedKeys []*Sealer
 
 const (
@@ -260,8 +260,8 @@ const (
 	sharedKeyCommand = "openssl rand -base64 32"
 )
 
-// NewSharedKeys returns keys for a purpose, made of secrets, each of which is base64 of at
-// least 32 random bytes. Keys for another purpose open nothing of this one's.
+// NewSharedKeys derives keys for a purpose from secrets, each base64 of at least 32 random bytes.
+// Keys for different purposes are incompatible.
 func NewSharedKeys(purpose string, secrets ...string) (SharedKeys, error) {
 	if len(secrets) == 0 {
 		return nil, errors.New("there must be a secret")
@@ -285,16 +285,16 @@ func NewSharedKeys(purpose string, secrets ...string) (SharedKeys, error) {
 	return keys, nil
 }
 
-// decodeSecret reads base64 in either alphabet, padded or not.
+// decodeSecret decodes base64 in either alphabet, padded or not.
 func decodeSecret(secret string) ([]byte, error) {
 	secret = strings.NewReplacer("-", "+", "_", "/", "=", "", "\n", "").Replace(strings.TrimSpace(secret))
 	return base64.RawStdEncoding.DecodeString(secret)
 }
 
-// Seal seals as [Sealer.Seal] does.
+// Seal seals like [Sealer.Seal].
 func (k SharedKeys) Seal(text, binding string) string { return k[0].Seal(text, binding) }
 
-// Unseal opens as [Sealer.Unseal] does.
+// Unseal unseals like [Sealer.Unseal].
 func (k SharedKeys) Unseal(sealed, binding string, maxAge time.Duration) (text string, err error) {
 	for _, key := range k {
 		if text, err = key.Unseal(sealed, binding, maxAge); err == nil {
@@ -304,7 +304,7 @@ func (k SharedKeys) Unseal(sealed, binding string, maxAge time.Duration) (text s
 	return "", err
 }
 
-// Open opens as [Sealer.Open] does, and also returns which key sealed the text.
+// Open unseals like [Sealer.Open] and returns the index of the key.
 func (k SharedKeys) Open(sealed, binding string) (text string, by int, err error) {
 	for i, key := range k {
 		if text, err = key.Open(sealed, binding); err == nil {

@@ -11,7 +11,7 @@ import (
 
 func TestNewSharedKeys(t *testing.T) {
 	t.Parallel()
-	random := bytes.Repeat([]byte{0xfb}, 32) // has both letters in which the alphabets differ
+	random := bytes.Repeat([]byte{0xfb}, 32) // contains both characters in which the alphabets differ
 	for name, tt := range map[string]struct {
 		secret string
 		good   bool
@@ -33,8 +33,8 @@ func TestNewSharedKeys(t *testing.T) {
 	}
 }
 
-// A shared key opens what it sealed for the same purpose, with the same binding, in its time,
-// at whichever gateway, and with it in whichever place.
+// A shared key unseals for the same purpose and binding within maxAge, at every gateway and at
+// every position in the list.
 func TestSharedKeys(t *testing.T) {
 	t.Parallel()
 	secret := func(letter string) string {

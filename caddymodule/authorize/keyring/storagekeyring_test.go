@@ -16,8 +16,8 @@ func newKeyring(storage keyring.Storage) *keyring.Keyring {
 	return keyring.New(storage, "keys.json", slog.New(slog.DiscardHandler))
 }
 
-// What is stored opens for years, by any gateway on the same storage, while the other keys
-// are replaced.
+// Stored data can be unsealed for years by any gateway on the same storage, while the other keys
+// are rotated.
 func TestStoredOpensForYears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestStoredIsBound(t *testing.T) {
 	}
 }
 
-// A damaged key is not replaced: that would make all that is stored unreadable for good.
+// A damaged key is not replaced, because that would make all stored data unreadable forever.
 func TestDamagedStorageKeyStays(t *testing.T) {
 	t.Parallel()
 	storage := new(providertest.Storage)

@@ -21,10 +21,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// slow is a comparer that compares a password when the test says so.
+// slow is a comparer that waits for a signal of the test.
 type slow struct {
 	mu      sync.Mutex
-	begun   []string // passwords
+	begun   []string // compared passwords
 	release chan struct{}
 }
 
@@ -36,7 +36,7 @@ func (s *slow) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// came is a server's, for requests from an address.
+// came wraps a server for requests from an address.
 func came(server http.Handler, address string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.RemoteAddr = address + ":1"
@@ -44,17 +44,16 @@ func came(server http.Handler, address string) http.Handler {
 	})
 }
 
-// However many passwords are tried for made-up names, a right one from another network
-// is the next to be compared; and from a browser that is known it is compared at once,
-// from however many networks the flood comes.
+// However many passwords are tried for nonexistent names, a correct one from another network is
+// compared next, and from a known browser at once, regardless of the number of networks.
 func TestHashTurns(t *testing.T) {
 	t.Parallel()
 	one := func(int) string { return "192.0.2.1" }
 	for _, tt := range []struct {
 		name  string
-		flood func(try int) string // its address
+		flood func(try int) string // client address of each attempt of the flood
 		known bool
-		most  int // tries of the flood that end before ours begins
+		most  int // attempts of the flood that complete first
 	}{
 		{"another network", one, false, 1},
 		{"another network, a flood of networks of one customer", func(try int) string { return fmt.Sprintf("2001:db8:0:%x::1", try) }, false, 1},
@@ -96,13 +95,13 @@ func TestHashTurns(t *testing.T) {
 	}
 }
 
-// Who finds no turn is told when to come back, and has typed the name once. It is no
-// wrong try, and nothing was compared.
+// A password that cannot be queued gets Retry-After, keeps the typed name, is not compared and does
+// not count as a failure.
 func TestNoHashTurn(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		flood int // tries by which every turn is taken
+		flood int // attempts that occupy all turns
 		want  time.Duration
 	}{
 		{"too long a wait", runtime.GOMAXPROCS(0), 10 * time.Second},
@@ -147,7 +146,7 @@ func TestNoHashTurn(t *testing.T) {
 	}
 }
 
-// Of many tries for one account, no more wait than are worth it.
+// The number of attempts waiting for one account is limited.
 func TestTriesForOneAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

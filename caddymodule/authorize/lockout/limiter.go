@@ -24,20 +24,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Limiter counts failed attempts in a [store.Store] and delays further ones. With a
-// [store.Shared] one, several gateways allow no more attempts than one.
+// Limiter counts failed attempts in a [store.Store] and delays further attempts. With a
+// [store.Shared] store, several gateways permit no more attempts than one.
 type Limiter struct {
 	Policy
-	Store   store.Store      // holds the counts
-	Keys    keyring.Sealing  // name the counts
-	Devices *browser.Devices // are counted apart
-	Trail   *audit.Recorder  // records who must wait
-	Logger  *slog.Logger     // gets what could not be counted
+	Store   store.Store      // store for counters
+	Keys    keyring.Sealing  // keys for the names of counters
+	Devices *browser.Devices // known browsers, counted separately
+	Trail   *audit.Recorder  // audit trail for throttled attempts
+	Logger  *slog.Logger     // log for attempts that could not be counted
 
 	reservations reservations
 
-	// uncounted counts failures that could not be stored, for everybody together: a full
-	// or broken store makes guessing slow, not free.
+	// uncounted counts failures that could not be stored, globally: a full or broken store makes
+	// guessing slow, not free.
 	mu        sync.Mutex
 	uncounted tally
 }
@@ -45,18 +45,18 @@ type Limiter struct {
 // reservations is the in-memory state of counters.
 type reservations struct {
 	once    sync.Once
-	turns   [stripes]*semaphore.Weighted // for one change at a time, so that a gateway does not compete with itself
+	turns   [stripes]*semaphore.Weighted // serialize changes, so that a gateway does not compete with itself
 	waiting [stripes]atomic.Int32
 
-	// tries are those under way, by the counter's key, where the store is this process's alone. Its turn guards each.
+	// tries are the running attempts by counter key, if the store belongs to this process. Each is guarded by its turn.
 	tries [stripes]map[string][]try
 
-	// seen are the stored tallies as they were lately, where the store is shared. Rarely has another gateway changed
-	// them since, so that a change takes one round trip.
+	// seen caches the stored tallies of a shared store. They rarely change in between, so a change
+	// usually takes one round trip.
 	seen boundedcache.Cache[string, []byte]
 }
 
-// wait is how long a counter must wait.
+// wait returns a [WaitError] while a counter must wait.
 func (l *Limiter) wait(t *tally, now time.Time) error {
 	if wait := max(t.wait(now), l.uncountedWait()); wait > 0 {
 		return &WaitError{Wait: wait}
@@ -64,7 +64,7 @@ func (l *Limiter) wait(t *tally, now time.Time) error {
 	return nil
 }
 
-// notCounted notes an attempt whose outcome could not be stored.
+// notCounted records an attempt whose outcome could not be stored.
 func (l *Limiter) notCounted(ctx context.Context, o outcome, err error) {
 	l.Logger.ErrorContext(ctx, "a try to sign in was not counted", "error", err)
 	if o == failed {
@@ -80,7 +80,7 @@ func (l *Limiter) uncountedWait() time.Duration {
 	return l.uncounted.wait(time.Now())
 }
 
-// turn waits for the turns of counters, in an order that is the same for all.
+// turn waits for the turns of counters in a globally fixed order, which avoids deadlocks.
 func (s *reservations) turn(ctx context.Context, counters []counter) (done func(), err error) {
 	var taken []int
 	for _, c := range counters {
@@ -120,33 +120,33 @@ func (s *reservations) lastSeen(counters []counter) [][]byte {
 // keep the owner out. Gateways that share
 // a store count together.
 type Policy struct {
-	// Off turns counting off, if something in front of this server does it.
+	// Off disables the limits, if a component in front of this server enforces them. Default: false.
 	Off bool
 
-	// Failures is after how many failures in a row an account must wait, and after how many
-	// wrong secrets a client in one network. Default: 10.
+	// Failures is the number of consecutive failures after which an account must wait, and of wrong
+	// secrets after which a client in one network must wait. Default: 10.
 	Failures int
 
-	// AddressFailures is after how many failures, for any accounts, an IP address (IPv6: its
-	// /64) must wait; wrong client secrets are counted apart. A right password does not
-	// reset the count: the attacker may have an account. Default: ten times Failures.
+	// AddressFailures is the number of failures for any accounts after which an IP address (IPv6:
+	// its /64) must wait. Wrong client secrets are counted separately. A correct password does not
+	// reset the counter, because the attacker may have an account. Default: ten times Failures.
 	AddressFailures int
 
 	// MaxWait is the longest wait. Default: 15 min; at most 24 h.
 	MaxWait time.Duration
 }
 
-// Defaults and bounds of [Policy].
+// Defaults and limits of [Policy].
 const (
 	defaultFailures = 10
 	defaultMaxWait  = 15 * time.Minute
 	longestWait     = 24 * time.Hour
 
-	// countRetention is how long a count is kept after its last wait.
+	// countRetention is the lifetime of a counter after its last wait.
 	countRetention = 24 * time.Hour
 )
 
-// Complete sets the defaults, and reports what is wrong with the policy.
+// Complete sets the defaults and returns an error for an invalid policy.
 func (l *Policy) Complete() error {
 	l.Failures = cmp.Or(l.Failures, defaultFailures)
 	l.AddressFailures = cmp.Or(l.AddressFailures, 10*l.Failures)
@@ -157,8 +157,8 @@ func (l *Policy) Complete() error {
 	return oauth2.CheckLifetime("lockout: max_wait", l.MaxWait, longestWait)
 }
 
-// Attempt calls check, or returns a [WaitError] if one of the counters must wait. The error
-// wrong counts as a failure; any other is not counted.
+// Attempt calls check, or returns a [WaitError] if a counter must wait. Only the error wrong counts
+// as a failure.
 func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, check func() error) (err error) {
 	if l.Off {
 		return check()
@@ -188,8 +188,8 @@ func outcomeOf(err, wrong error) outcome {
 	return undecided
 }
 
-// settle counts an attempt that ended with err, which is returned, or refuses it. It need
-// not be reserved: it is admitted and counted in one step.
+// settle counts an attempt that ended with err and returns err, or rejects the attempt. Without a
+// reservation, it is admitted and counted in one step.
 func (l *Limiter) settle(ctx context.Context, counters []counter, err error) error {
 	if l.Off {
 		return err
@@ -212,11 +212,11 @@ func (l *Limiter) settle(ctx context.Context, counters []counter, err error) err
 	return err
 }
 
-// AttemptSecret counts an attempt that ended with err, and returns err, or a refusal after
-// too many failures. They are counted by network, for this client or registration and for
-// all, so that failures elsewhere stop nobody. Nor do those of the same network stop a
-// secret that cannot be guessed. A success cancels its own client's failures, not the
-// network's.
+// AttemptSecret counts an attempt that ended with err, and returns err, or a rejection after too
+// many failures. Failures are counted per network, both for this client or registration and in
+// total, so that failures elsewhere block nobody. Failures in the same network do not block a
+// correct secret that cannot be guessed. A success resets the failures of its client, not of the
+// network.
 func (l *Limiter) AttemptSecret(r *http.Request, whose string, err error, guessable bool) error {
 	if err == nil && !guessable {
 		return nil
@@ -245,17 +245,16 @@ func (l *Limiter) secretCounters(ctx context.Context, whose string) ([]counter, 
 }
 
 const (
-	// QueueTimeout is how long a password waits in each of two queues: behind other attempts
-	// at the same account, and to be compared. After that, any answer is better than a
-	// browser that seems to hang.
+	// QueueTimeout is the maximum time of a password in each of two queues: for other attempts at
+	// the same account, and for the comparison. After that, any response is better than a browser
+	// that seems to hang.
 	QueueTimeout = 10 * time.Second
 
-	// BusyWait is when to try again after a [BusyError].
+	// BusyWait is the retry time after a [BusyError].
 	BusyWait = 5 * time.Second
 )
 
-// QueueError turns an error of a queue into a [BusyError], unless the browser has
-// disconnected.
+// QueueError converts a queue's error into a [BusyError], unless the browser has disconnected.
 func QueueError(err error) error {
 	if errors.Is(err, fairqueue.ErrFull) || errors.Is(err, context.DeadlineExceeded) {
 		return busy(err)
@@ -263,7 +262,7 @@ func QueueError(err error) error {
 	return err
 }
 
-// BusyError refuses an attempt because there are too many others.
+// BusyError rejects an attempt because of too many concurrent attempts.
 type BusyError struct{ error }
 
 func busy(cause error) *oauth2.Error {
@@ -273,15 +272,15 @@ func busy(cause error) *oauth2.Error {
 	}
 }
 
-// WaitError refuses an attempt without making it.
+// WaitError rejects an attempt before its check.
 type WaitError struct {
-	Wait time.Duration // until the next attempt
+	Wait time.Duration // time until the next attempt
 }
 
 // Error implements error.
 func (e *WaitError) Error() string { return "wait " + inWords(e.Wait) }
 
-// RetryAfter returns how long to wait after a refusal; 0 if waiting does not help.
+// RetryAfter returns the time to wait after a rejection; 0 if waiting does not help.
 func RetryAfter(err error) time.Duration {
 	var wait *WaitError
 	switch {
@@ -293,14 +292,14 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// SetRetryAfter tells the browser how long to wait (RFC 9110 §10.2.3).
+// SetRetryAfter sets the Retry-After header (RFC 9110 §10.2.3).
 func SetRetryAfter(w http.ResponseWriter, wait time.Duration) {
 	w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
 }
 
 func wholeSeconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
 
-// inWords rounds up, so that nobody tries again too early.
+// inWords rounds up, so that nobody retries too early.
 func inWords(wait time.Duration) string {
 	seconds := wholeSeconds(wait)
 	switch minutes := (seconds + 59) / 60; {

@@ -28,10 +28,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// challenge is what differs from page to page.
+// challenge matches the parts that differ between renderings of a page.
 var challenge = regexp.MustCompile(`data-options="[^"]*"|name="passkey" value="[^"]*"`)
 
-// counting is a comparer that counts, and whose comparisons take a moment.
+// counting is a comparer that counts, with slow comparisons.
 type counting struct {
 	compared atomic.Int32
 	mu       sync.Mutex
@@ -47,9 +47,9 @@ func (c *counting) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// After ten failures in a row every other one costs a wait that doubles, up to
-// the longest one, and during which nothing is looked at, a right password
-// neither. Whether there is such a user makes no difference.
+// After ten consecutive failures each further failure causes a wait that doubles up to the maximum,
+// during which no password is compared, not even a correct one. Existing and nonexistent users
+// behave the same.
 func TestLockout(t *testing.T) {
 	t.Parallel()
 	for _, user := range []string{"alice", "nobody"} {
@@ -86,8 +86,8 @@ func TestLockout(t *testing.T) {
 	}
 }
 
-// The page that asks to wait is the same for those who exist and those who do
-// not, and leads on after the wait.
+// The page for throttled attempts is the same for existing and nonexistent users, and the sign-in
+// continues after the wait.
 func TestLockoutPage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestLockoutPage(t *testing.T) {
 	})
 }
 
-// What is the same name to a person is one count (CVE-2025-24806).
+// All spellings of a name share one counter (CVE-2025-24806).
 func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
 	t.Parallel()
 	spellings := []string{"alice", "ALICE", " alice ", "Alice", "ａｌｉｃｅ", "alice\t", "aLiCe", "𝐚lice"}
@@ -127,8 +127,8 @@ func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
 	}
 }
 
-// Nobody can lock out the owner of an account who signed in in this browser
-// before; nor gain tries by a browser that others signed in in.
+// Failures elsewhere do not lock out the owner in a known browser, and another user's known browser
+// gains no attempts.
 func TestLockoutSparesKnownBrowsers(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -177,7 +177,7 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 	}
 }
 
-// A right password starts the count anew.
+// A correct password resets the counter.
 func TestLockoutCountsInARow(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 })
@@ -193,7 +193,7 @@ func TestLockoutCountsInARow(t *testing.T) {
 	}
 }
 
-// Who has an account of nearly the same name cannot start the count of another anew.
+// Owners of accounts with similar names cannot reset the counter of another account.
 func TestLockoutIsNotResetByOthers(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) {
@@ -213,8 +213,8 @@ func TestLockoutIsNotResetByOthers(t *testing.T) {
 	}
 }
 
-// Failures by another spelling of one's name are taken back too, where it is nobody
-// else's: telephones write names with a capital.
+// A success also resets failures by another spelling of the name that belongs to no other user,
+// because phones capitalize names.
 func TestLockoutForgivesSpellings(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures, c.Users[0].ID = 3, "alice.Adams" })
@@ -228,8 +228,7 @@ func TestLockoutForgivesSpellings(t *testing.T) {
 	}
 }
 
-// An address has a count for all names together, which a right password of its
-// own does not reset.
+// An address has a counter for all names, which a correct password does not reset.
 func TestLockoutOfAddresses(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -249,7 +248,7 @@ func TestLockoutOfAddresses(t *testing.T) {
 			from := func(address string) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					r.RemoteAddr = address
-					r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", time.Now().Nanosecond()%255)) // is not believed
+					r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", time.Now().Nanosecond()%255)) // ignored without a trusted proxy
 					s.ServeHTTP(w, r)
 				})
 			}
@@ -266,7 +265,7 @@ func TestLockoutOfAddresses(t *testing.T) {
 	}
 }
 
-// Counts outlive a restart, by the durable store alone.
+// Counters survive a restart in the durable store alone.
 func TestLockoutSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(0, 0)
@@ -281,8 +280,8 @@ func TestLockoutSurvivesRestart(t *testing.T) {
 	}
 }
 
-// Of fifty at one moment, no more wrong passwords are compared than are free,
-// and no right one is refused.
+// Of fifty concurrent attempts, no more wrong passwords are compared than are free, and no correct
+// password is rejected.
 func TestLockoutAtOnce(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -317,7 +316,7 @@ func TestLockoutAtOnce(t *testing.T) {
 	}
 }
 
-// Failures that cannot be stored slow down everybody, rather than nobody.
+// Failures that cannot be stored throttle all sign-ins.
 func TestLockoutWithFullStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -325,7 +324,7 @@ func TestLockoutWithFullStore(t *testing.T) {
 			c.Lockout.Failures = 2
 			c.Durable = storetest.NewIntercepted(func(method, key string) error {
 				if method != "Get" && strings.HasPrefix(key, "lockout:") {
-					return store.ErrFull // takes nothing new
+					return store.ErrFull // rejects new entries
 				}
 				return nil
 			})
@@ -342,7 +341,7 @@ func TestLockoutWithFullStore(t *testing.T) {
 	})
 }
 
-// Nor does it make the guessing of secrets free.
+// Failures that cannot be stored throttle guessing of client secrets too.
 func TestSecretsWithFullStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,7 +349,7 @@ func TestSecretsWithFullStore(t *testing.T) {
 			c.Lockout.Failures = 2
 			c.Durable = storetest.NewIntercepted(func(method, key string) error {
 				if method != "Get" && strings.HasPrefix(key, "lockout:") {
-					return store.ErrFull // takes nothing new
+					return store.ErrFull // rejects new entries
 				}
 				return nil
 			})
@@ -371,7 +370,7 @@ func TestSecretsWithFullStore(t *testing.T) {
 	})
 }
 
-// Hanging up does not undo a failure.
+// Disconnecting does not undo a failure.
 func TestLockoutCountsThoseWhoLeave(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
@@ -385,11 +384,11 @@ func TestLockoutCountsThoseWhoLeave(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	if status := authorizetest.Guess(t, s, "bob", "other"); status != http.StatusFound {
-		t.Errorf("another: %d", status) // it was not counted as one that could not be counted
+		t.Errorf("another: %d", status) // the failure was counted in the store
 	}
 }
 
-// leaving is a comparison during which the client hangs up.
+// leaving is a comparer that disconnects the client.
 type leaving struct{ leave func() }
 
 func (l leaving) Compare(hash, password []byte) (bool, error) {
@@ -397,7 +396,7 @@ func (l leaving) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// strict refuses to work for those who are gone, as databases do.
+// strict is a store that fails for canceled contexts, like databases.
 type strict struct{ store.Store }
 
 func (s strict) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
@@ -421,8 +420,8 @@ func TestLockoutOff(t *testing.T) {
 	}
 }
 
-// Every hash serves as the decoy of as many unknown names, and always of the
-// same ones: so neither a slow answer nor a quick one tells who exists.
+// Every hash is the decoy of a similar number of unknown names, always the same ones, so that
+// timing does not reveal which users exist.
 func TestUnknownUsersCostWhatKnownOnesDo(t *testing.T) {
 	t.Parallel()
 	compare := new(counting)
@@ -460,7 +459,7 @@ func TestLockoutSettings(t *testing.T) {
 	}
 }
 
-// A browser is known for the password and the factors with which its person signed in there: with others, it is a stranger's.
+// A browser is known only as long as the user's password and factors are those of the sign-in.
 func TestKnownBrowserEndsWithWhatItIsKnownFor(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -505,7 +504,7 @@ func TestKnownBrowserEndsWithWhatItIsKnownFor(t *testing.T) {
 	}
 }
 
-// However many browsers somebody has signed in in, they give few guesses at an account together.
+// All known browsers of an account share a limit.
 func TestKnownBrowsersHaveACeiling(t *testing.T) {
 	t.Parallel()
 	for kind, tt := range map[string]struct {
@@ -534,7 +533,7 @@ func TestKnownBrowsersHaveACeiling(t *testing.T) {
 					if tt.secret != "" {
 						factor := authorizetest.Field(t, authorizetest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
 						b.SendOTP(factor, authorizetest.OTP(tt.secret, time.Now()))
-						time.Sleep(time.Minute) // to another code
+						time.Sleep(time.Minute) // wait for another code
 					}
 					cookies = append(cookies, b.Cookies["__Host-fhir-device"])
 				}
@@ -558,7 +557,7 @@ func TestKnownBrowsersHaveACeiling(t *testing.T) {
 
 const strongSecret = "7d4be3ce86cd4f9ab0e1b2c3d4e5f607"
 
-// secretRequest asks an endpoint for something with a client's secret.
+// secretRequest returns a request with a client secret.
 func secretRequest(path, id, secret string, basic bool) *http.Request {
 	form := url.Values{"grant_type": {"client_credentials"}, "token": {"x"}}
 	if !basic {
@@ -572,8 +571,8 @@ func secretRequest(path, id, secret string, basic bool) *http.Request {
 	return r
 }
 
-// Secrets cannot be tried at will, wherever clients show them. Whoever tries stops
-// nobody elsewhere, and nobody at all whose secret cannot be guessed.
+// Guessing of client secrets is throttled at all endpoints. Failures block nobody in other
+// networks, and nobody with an unguessable secret.
 func TestSecretsAreCounted(t *testing.T) {
 	t.Parallel()
 	const here, there = "192.0.2.1", "198.51.100.1"
@@ -631,8 +630,8 @@ func TestSecretsAreCounted(t *testing.T) {
 	}
 }
 
-// A network has a count for all clients, those that there are not too, and no success
-// takes it back; but people who sign in there are not counted with them.
+// A network has a counter for all clients, including nonexistent ones, which no success resets.
+// User sign-ins are counted separately.
 func TestSecretsAreCountedByNetwork(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 20 })
@@ -653,8 +652,7 @@ func TestSecretsAreCountedByNetwork(t *testing.T) {
 	}
 }
 
-// To encode the client's name in other ways gives no further tries, and to send no
-// secret takes none.
+// Other encodings of the client_id gain no attempts, and requests without a secret use none.
 func TestSecretTriesOfOneClient(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -674,8 +672,8 @@ func TestSecretTriesOfOneClient(t *testing.T) {
 	}
 }
 
-// Of fifty sign-ins at one moment over three gateways no more wrong passwords are compared
-// than at one, and all right ones get in.
+// Of fifty concurrent sign-ins at three gateways, no more wrong passwords are compared than at one,
+// and all correct ones succeed.
 func TestLockoutAtSeveralGateways(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -26,32 +26,32 @@ import (
 )
 
 const (
-	// tryLifetime is how long a try stays reserved if its gateway dies. One that takes longer
-	// ends without a result.
+	// tryLifetime is the lifetime of a reservation if its gateway crashes. An attempt that takes
+	// longer has no result.
 	tryLifetime = 3 * QueueTimeout
 
-	// clockDifference is how far apart gateways may take the time of the store to be.
+	// clockDifference is the maximum difference between gateways' estimates of the store's time.
 	clockDifference = 2 * time.Second
 
-	// Those who wait for other tries look again after a pause, which grows.
+	// Polling intervals while waiting for other attempts.
 	firstPause   = 50 * time.Millisecond
 	longestPause = time.Second
 
-	// maxRounds bounds how often a change starts again because another gateway was quicker.
+	// maxRounds limits the repetitions of a change after concurrent changes by other gateways.
 	maxRounds = 100
 
-	maxSeen = 10_000 // counters
+	maxSeen = 10_000 // number of cached counters
 
-	// maxWaiting is how many attempts wait for one counter. Each reads the store again and again.
+	// maxWaiting is the number of attempts waiting for one counter. Each polls the store.
 	maxWaiting = 100
 )
 
-// errUnderWay says that all tries that are left are being made.
+// errUnderWay means that running attempts use up all remaining attempts.
 var errUnderWay = errors.New("other tries have not ended")
 
-// reserve waits until an attempt may run by all counters, notes it, and returns what ends it.
-// As many run at once as can all fail without causing a wait, but at least one: so parallel
-// attempts do not exceed the limit, and correct passwords are never counted as failures.
+// reserve waits until all counters permit an attempt, records it, and returns the function that ends
+// it. As many attempts run concurrently as could all fail without causing a wait, but at least one.
+// Therefore parallel attempts do not exceed the limit, and correct passwords never count as failures.
 func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome) error, error) {
 	waiting, cancel := context.WithTimeout(ctx, QueueTimeout)
 	defer cancel()
@@ -61,7 +61,7 @@ func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome
 		err := l.change(waiting, counters, func(c counter, t *tally) error {
 			now := store.Now(l.Store)
 			t.expire(now.Add(-clockDifference))
-			t.end(id) // begun before, in a step that was not atomic
+			t.end(id) // reserved before in a step that was not atomic
 			if err := l.wait(t, now); err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome
 	}
 }
 
-// pause waits before another look at a counter.
+// pause waits before the next poll of a counter.
 func (l *Limiter) pause(ctx context.Context, c counter, pause time.Duration) error {
 	waiting := &l.reservations.waiting[c.stripe()]
 	defer waiting.Add(-1)
@@ -97,9 +97,9 @@ func (l *Limiter) pause(ctx context.Context, c counter, pause time.Duration) err
 	}
 }
 
-// settleTry counts a try that was reserved, even if the client has disconnected to escape
-// that. If it took too long, others may have been let in in its place: then nothing counts,
-// and its error must replace the result.
+// settleTry counts a reserved attempt, even if the client disconnected to avoid that. If it took
+// too long, other attempts may have replaced it: then it is not counted, and its error must replace
+// the result.
 func (l *Limiter) settleTry(ctx context.Context, counters []counter, u try, o outcome) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), QueueTimeout)
 	defer cancel()
@@ -112,7 +112,7 @@ func (l *Limiter) settleTry(ctx context.Context, counters []counter, u try, o ou
 		switch {
 		case t.end(u.ID):
 			t.count(c, o, l.MaxWait, store.Now(l.Store))
-		case isLate(): // and not counted before, in a step that was not atomic
+		case isLate(): // and not yet counted in a step that was not atomic
 			late = true
 		}
 		return nil
@@ -134,8 +134,8 @@ var (
 	errTooMany = errors.New("too many tries for one account")
 )
 
-// change alters the tallies of counters in one step. An error of alter is returned if it was
-// given what is stored, which takes another round trip than what was seen lately in a shared store.
+// change alters the tallies of counters in one step. Errors of alter are final only for stored
+// tallies, which take another round trip than cached tallies of a shared store.
 func (l *Limiter) change(ctx context.Context, counters []counter, alter func(counter, *tally) error) error {
 	l.reservations.once.Do(l.reservations.start)
 	done, err := l.reservations.turn(ctx, counters)
@@ -173,8 +173,8 @@ func (l *Limiter) change(ctx context.Context, counters []counter, alter func(cou
 	return busy(errors.New("other gateways were quicker each time"))
 }
 
-// changeLocal is change for the store of this process: tries are in memory, and what is stored is written only if it
-// changes. It requires the turns of the counters. Tries end even if it cannot be written.
+// changeLocal is change for a store of this process: attempts are in memory, and only changed
+// tallies are written. It requires the turns of the counters. Attempts end even if writing fails.
 func (l *Limiter) changeLocal(ctx context.Context, counters []counter, alter func(counter, *tally) error) error {
 	for range maxRounds {
 		held, err := l.read(ctx, counters)
@@ -205,7 +205,7 @@ func (l *Limiter) changeLocal(ctx context.Context, counters []counter, alter fun
 	return busy(errors.New("another server of this process was quicker each time"))
 }
 
-// setTries replaces the tries of a counter in memory. The caller holds the turn of the counter.
+// setTries replaces the attempts of a counter in memory. It requires the turn of the counter.
 func (s *reservations) setTries(c counter, tries []try) {
 	if of := s.tries[c.stripe()]; len(tries) > 0 {
 		of[c.key] = tries
@@ -214,11 +214,11 @@ func (s *reservations) setTries(c counter, tries []try) {
 	}
 }
 
-// forget removes a try from memory after its counters could not be read.
+// forget removes an attempt from memory after its counters could not be read.
 func (l *Limiter) forget(ctx context.Context, counters []counter, id string) {
 	done, err := l.reservations.turn(ctx, counters)
 	if err != nil {
-		return // it ends by itself after tryLifetime
+		return // expires after tryLifetime
 	}
 	defer done()
 	for _, c := range counters {
@@ -227,7 +227,7 @@ func (l *Limiter) forget(ctx context.Context, counters []counter, id string) {
 	}
 }
 
-// changes returns the calls that store the altered tallies in place of those held.
+// changes returns the calls that replace the stored tallies by the altered ones.
 func (l *Limiter) changes(counters []counter, held [][]byte, alter func(counter, *tally) error) ([]*store.Call, error) {
 	var calls []*store.Call
 	for i, c := range counters {
@@ -249,7 +249,7 @@ func (l *Limiter) changes(counters []counter, held [][]byte, alter func(counter,
 	return calls, nil
 }
 
-// orNone returns a stored tally, or one without failures if there is none.
+// orNone returns a stored tally, or an empty one for nil.
 func orNone(held []byte) []byte {
 	if held == nil {
 		return []byte(`{"failures":0}`)
@@ -282,18 +282,18 @@ func (s *reservations) start() {
 	s.seen.MaxEntries = maxSeen
 }
 
-// tally is how many attempts of a counter failed, and until when it must wait.
+// tally contains the failed attempts of a counter and the end of its wait.
 type tally struct {
 	Failures int          `json:"failures"`
 	Until    time.Time    `json:"until,omitzero"`
-	Owners   []ownerTally `json:"owners,omitempty"` // the latest
-	Tries    []try        `json:"tries,omitempty"`  // under way, if several gateways share the store
+	Owners   []ownerTally `json:"owners,omitempty"` // latest owners
+	Tries    []try        `json:"tries,omitempty"`  // running attempts, if several gateways share the store
 }
 
-// try is an attempt that a gateway may be making.
+// try is a running attempt of a gateway.
 type try struct {
 	ID    string    `json:"id"`
-	Until time.Time `json:"until"` // after which it tells nobody what came of it
+	Until time.Time `json:"until"` // time after which its result is discarded
 }
 
 // ownerTally is one owner's share of a tally.
@@ -302,33 +302,32 @@ type ownerTally struct {
 	Failures int    `json:"failures"`
 }
 
-// maxOwners bounds a tally in a flood of names. Failures of a dropped owner are never
-// forgiven.
+// maxOwners limits a tally during floods of names. Failures of a dropped owner are never reset.
 const maxOwners = 8
 
-// counter is what failures are counted under.
+// counter is a counter of failures.
 type counter struct {
-	key    string // in the store
+	key    string // store key
 	bucket uint16
-	limit  int    // how many failures are free
-	owner  string // whose success cancels their failures; "" for nobody's
+	limit  int    // number of free failures
+	owner  string // owner whose success resets their failures; "" for none
 }
 
-// stripes is how many groups of counters there are, of each of which one changes at a time in this process.
+// stripes is the number of groups of counters. Within a group, this process makes one change at a time.
 const stripes = 64
 
-// outcome is that of an attempt.
+// outcome is the outcome of an attempt.
 type outcome int
 
 const (
-	undecided outcome = iota // not made, or failed for another reason than a wrong secret
+	undecided outcome = iota // not made, or failed for a reason other than a wrong secret
 	succeeded
 	failed
 )
 
 func (t *tally) wait(now time.Time) time.Duration { return max(0, t.Until.Sub(now)) }
 
-// count counts an attempt of a counter.
+// count counts the outcome of an attempt.
 func (t *tally) count(c counter, o outcome, most time.Duration, now time.Time) {
 	switch o {
 	case failed:
@@ -338,7 +337,7 @@ func (t *tally) count(c counter, o outcome, most time.Duration, now time.Time) {
 	}
 }
 
-// fail counts a failure; the first limit of them are free.
+// fail counts a failure; the first limit failures are free.
 func (t *tally) fail(owner string, limit int, most time.Duration, now time.Time) {
 	t.Failures++
 	if over := t.Failures - limit; over >= 0 {
@@ -355,7 +354,7 @@ func (t *tally) fail(owner string, limit int, most time.Duration, now time.Time)
 	t.Owners = t.Owners[max(0, len(t.Owners)-maxOwners):]
 }
 
-// forgive cancels an owner's failures, and reports whether there were any.
+// forgive resets an owner's failures and reports whether there were any.
 func (t *tally) forgive(owner string) bool {
 	i := t.owner(owner)
 	if i < 0 {
@@ -370,24 +369,24 @@ func (t *tally) owner(owner string) int {
 	return slices.IndexFunc(t.Owners, func(o ownerTally) bool { return o.Owner == owner })
 }
 
-// end removes a try, and reports whether it was there.
+// end removes an attempt and reports whether it was present.
 func (t *tally) end(id string) bool {
 	before := len(t.Tries)
 	t.Tries = slices.DeleteFunc(t.Tries, func(u try) bool { return u.ID == id })
 	return len(t.Tries) < before
 }
 
-// expire removes the tries of gateways that have gone.
+// expire removes the attempts of crashed gateways.
 func (t *tally) expire(now time.Time) {
 	t.Tries = slices.DeleteFunc(t.Tries, func(u try) bool { return now.After(u.Until) })
 }
 
 func (c counter) stripe() int { return int(c.bucket) % stripes }
 
-// counterBuckets is how many counters of a kind there are. Names and addresses share them by
-// hash, whether or not the user exists: no flood of names takes more room, and counting does
-// not tell which names exist. Those that share one may have to wait earlier. The hash is
-// keyed, so that nobody can choose an address that shares a hospital's.
+// counterBuckets is the number of counters per kind. Names and addresses share counters by hash,
+// whether or not the user exists: floods of names use no more space, and counting does not reveal
+// which names exist. Sharing a counter may cause an earlier wait. The hash is keyed, so that
+// attackers cannot choose an address that shares a hospital's counter.
 const counterBuckets = 1 << 14
 
 func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limit int) (counter, error) {
@@ -404,22 +403,22 @@ func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limi
 	return c, err
 }
 
-// The kinds of secret that can be guessed.
+// Kinds of secrets that can be guessed.
 const (
 	Password = "password"
 	Code     = "code"
-	secret   = "secret" // a client's, or the token of a registration
+	secret   = "secret" // a client secret or registration token
 )
 
-// devicesLimit is how many times the failures of one browser those of all may be in which the
-// person signed in before: several cookies are worth little more than one.
+// devicesLimit is the factor between the failures of one known browser and of all known browsers of
+// an account, so that several cookies are worth little more than one.
 const devicesLimit = 2
 
-// Counters returns what an attempt counts under, and whether the browser is one in which the
-// owner of the account signed in before: then it is the browser, and all such browsers
-// together, or else the account and the address. A success cancels the failures of the account
-// (if there is none, of the name) only, in this browser: other accounts under the same
-// counter, or other spellings of the name, may be an attacker's own.
+// Counters returns the counters of an attempt, and whether the browser is known for the account.
+// For a known browser these are its own and the counter of all known browsers, otherwise the
+// account's and the address's. A success resets only the failures of the account (without one, of
+// the name) in this browser, because other accounts or spellings with the same counter may be the
+// attacker's own.
 func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counters []counter, known bool, err error) {
 	ctx := r.Context()
 	name = CanonicalName(name)
@@ -438,10 +437,10 @@ func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counter
 	return []counter{counted, address}, false, errors.Join(err1, err2)
 }
 
-const maxName = 256 // bytes of a typed name that count
+const maxName = 256 // significant bytes of a typed name
 
-// CanonicalName is the same for all spellings that look like one name, so that another
-// spelling gains no further attempts. Sign-in itself compares names exactly.
+// CanonicalName returns the same text for all similar-looking spellings of a name, so that
+// spellings gain no further attempts. Sign-in itself compares names exactly.
 func CanonicalName(name string) string {
 	name = name[:min(len(name), maxName)]
 	return cases.Fold().String(strings.TrimSpace(norm.NFKC.String(name)))

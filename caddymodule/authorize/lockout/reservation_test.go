@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// sharedStore is a store elsewhere: it has a clock, answers after a moment, and counts steps.
+// sharedStore is a remote store with a clock and delays, which counts steps.
 type sharedStore struct {
 	*storetest.Intercepted
 	slow  func() time.Duration
@@ -42,7 +42,7 @@ func (s *sharedStore) Do(ctx context.Context, calls ...*store.Call) error {
 
 func atOnce() time.Duration { return 0 }
 
-// gateways are limiters over one store, as those of as many gateways.
+// gateways returns limiters with a shared store, one per gateway.
 func gateways(n int, s store.Store) []*Limiter {
 	var all []*Limiter
 	for range n {
@@ -55,7 +55,7 @@ func gateways(n int, s store.Store) []*Limiter {
 	return all
 }
 
-// personal are the counters of somebody at an address.
+// personal returns the counters of a user at an address.
 func personal(name, address string) []counter {
 	bucket := func(text string) (n uint16) {
 		for _, c := range text {
@@ -71,7 +71,7 @@ func personal(name, address string) []counter {
 
 var errWrong = errors.New("wrong")
 
-// wrongly returns a check of a wrong password, which is counted and takes a time.
+// wrongly returns a slow check of a wrong password that counts its calls.
 func wrongly(made *atomic.Int32, takes time.Duration) func() error {
 	return func() error {
 		made.Add(1)
@@ -80,7 +80,7 @@ func wrongly(made *atomic.Int32, takes time.Duration) func() error {
 	}
 }
 
-// Through any number of gateways at once as many wrong tries get through as through one.
+// Concurrent attempts at several gateways permit as many wrong passwords as at one.
 func TestSharedTriesAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 7} {
@@ -107,7 +107,7 @@ func TestSharedTriesAtOnce(t *testing.T) {
 	}
 }
 
-// An address too has as many tries at all gateways as at one, whoever they are for.
+// An address has the same number of attempts at several gateways as at one, for any users.
 func TestSharedTriesOfAddress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestSharedTriesOfAddress(t *testing.T) {
 	})
 }
 
-// Whoever goes on trying at all gateways, as fast as they can, tries as often as at one.
+// Continuous attempts at several gateways gain no attempts over a single gateway.
 func TestSharedTriesOverTime(t *testing.T) {
 	t.Parallel()
 	tried := func(n int, seed uint64) (made int32) {
@@ -148,21 +148,21 @@ func TestSharedTriesOverTime(t *testing.T) {
 		return made
 	}
 	for seed := range uint64(3) {
-		// ten, and one after each of 1, 2, 4, 8 and 16 seconds
+		// ten, and one after each wait of 1, 2, 4, 8 and 16 seconds
 		if one, three := tried(1, seed), tried(3, seed); one != 15 || three != one {
 			t.Errorf("seed %d: %d through one, %d through three", seed, one, three)
 		}
 	}
 }
 
-// In any order of events as many tries are under way as can all fail without a wait, and a
-// right password is only ever kept waiting.
+// In any order of events, no more attempts run than can all fail without a wait, and a correct
+// password is delayed at most.
 func TestSharedTriesInAnyOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			wrong := slices.Repeat([]bool{true}, 9) // as many as are free, less one
+			wrong := slices.Repeat([]bool{true}, 9) // one less than are free
 			wrong = append(wrong, make([]bool, 30)...)
 			random.Shuffle(len(wrong), func(i, j int) { wrong[i], wrong[j] = wrong[j], wrong[i] })
 			var mu sync.Mutex // guards random
@@ -198,7 +198,7 @@ func TestSharedTriesInAnyOrder(t *testing.T) {
 	}
 }
 
-// Of many right sign-ins at once none is refused.
+// Concurrent correct sign-ins are never rejected.
 func TestSharedTriesWhenRight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestSharedTriesWhenRight(t *testing.T) {
 	})
 }
 
-// A gateway that dies in a try keeps its place for half a minute, and no longer.
+// The reservation of a crashed gateway lasts half a minute.
 func TestSharedTryOfGatewayThatDied(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestSharedTryOfGatewayThatDied(t *testing.T) {
 		for range defaultFailures - 1 {
 			_ = all[0].Attempt(t.Context(), counters, errWrong, wrongly(&made, 0))
 		}
-		if _, err := all[0].reserve(t.Context(), counters); err != nil { // and dies
+		if _, err := all[0].reserve(t.Context(), counters); err != nil { // and crashes
 			t.Fatal(err)
 		}
 		begun := time.Now()
@@ -247,8 +247,8 @@ func TestSharedTryOfGatewayThatDied(t *testing.T) {
 	})
 }
 
-// A gateway that was paused in a try tells nobody what came of it: another try may have
-// been made in its place.
+// A gateway that was suspended during an attempt discards its result, because another attempt may
+// have replaced it.
 func TestSharedTryThatTookTooLong(t *testing.T) {
 	t.Parallel()
 	for _, result := range []error{nil, errWrong} {
@@ -265,8 +265,8 @@ func TestSharedTryThatTookTooLong(t *testing.T) {
 	}
 }
 
-// A try takes two round trips, and three if another gateway has counted a failure meanwhile.
-// A client's secret takes one.
+// An attempt takes two round trips, or three after a failure counted by another gateway. A client
+// secret takes one.
 func TestSharedRoundTrips(t *testing.T) {
 	t.Parallel()
 	counters := personal("alice", "192.0.2.1")
@@ -303,7 +303,7 @@ func TestSharedRoundTrips(t *testing.T) {
 	}
 }
 
-// What cannot be reserved is not tried, and no secret is judged that cannot be counted.
+// Attempts that cannot be reserved are not made, and secrets that cannot be counted are not judged.
 func TestSharedTriesWithoutStore(t *testing.T) {
 	t.Parallel()
 	s := newSharedStore(atOnce)
@@ -319,7 +319,7 @@ func TestSharedTriesWithoutStore(t *testing.T) {
 	}
 }
 
-// Tries in memory are removed even if the store fails while their outcome is counted.
+// Attempts in memory are removed even if the store fails while their outcome is counted.
 func TestLocalTriesEndWithoutStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -353,7 +353,7 @@ func TestLocalStoreOfTwoServers(t *testing.T) {
 			if method == "Get" || other == nil {
 				return nil
 			}
-			l := other // counts one failure between another one's read and its write
+			l := other // counts one failure between another limiter's read and write
 			other = nil
 			if err := l.Attempt(t.Context(), personal("a", "x"), errWrong, func() error { return errWrong }); !errors.Is(err, errWrong) {
 				t.Errorf("the other server: %v", err)
@@ -374,8 +374,8 @@ func TestLocalStoreOfTwoServers(t *testing.T) {
 	})
 }
 
-// Names and addresses share the counters of failures. Which two share one cannot be
-// worked out, to pick an address whose failures count as somebody else's.
+// Names and addresses share counters unpredictably, so that attackers cannot choose an address with
+// a victim's counter.
 func TestCountersCannotBeForeseen(t *testing.T) {
 	t.Parallel()
 	limiter := func(storage keyring.Storage) *Limiter {
@@ -404,17 +404,17 @@ func TestCountersCannotBeForeseen(t *testing.T) {
 	}
 }
 
-// What a form may bring is more than is worth comparing.
+// Excessively long input is truncated.
 func TestCanonicalNameIsBounded(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("ﷺ", 20_000) // each becomes 18 characters
+	long := strings.Repeat("ﷺ", 20_000) // each expands to 18 characters
 	if got := CanonicalName(long); len(got) > 20*maxName {
 		t.Errorf("%d bytes", len(got))
 	}
 }
 
-// A success takes back the failures of its own account, and of none that shares the
-// counter by its hash.
+// A success resets the failures of its own account only, not of others that share the counter by
+// hash.
 func TestTallyForgives(t *testing.T) {
 	t.Parallel()
 	fails := func(owners ...string) (t tally) {
@@ -451,7 +451,7 @@ func TestTallyForgives(t *testing.T) {
 	}
 }
 
-// However many names are tried, their failures take no more room than there are counters.
+// Floods of names use no more entries than there are counters.
 func TestFloodOfNamesIsBounded(t *testing.T) {
 	t.Parallel()
 	counts, discard := store.NewMemory(0, 0), slog.New(slog.DiscardHandler)

@@ -20,14 +20,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 )
 
-// maxName bounds a site's name, so that it fits a small telephone.
+// maxName limits a site's name, so that it fits on a small phone.
 const maxName = 80
 
-// Branding makes the pages look like a site's own.
+// Branding adapts the pages to a site.
 type Branding struct {
-	Name  string // of the site, on every page. Default: the issuer's host.
-	Color string // of buttons and links, such as "#0b5c8a". Default: a blue.
-	Logo  *Logo  // above the name. Default: none.
+	Name  string // name of the site on every page; default: the issuer's host
+	Color string // color of buttons and links, e.g. "#0b5c8a"; default: a blue
+	Logo  *Logo  // logo above the name; default: none
 }
 
 func (b *Branding) check() error {
@@ -42,7 +42,7 @@ func (b *Branding) check() error {
 	return nil
 }
 
-// CheckName returns an error if a text cannot be a site's name.
+// CheckName returns an error for an invalid site name.
 func CheckName(name string) error {
 	switch {
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
@@ -55,36 +55,36 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckColor returns an error if a text is no colour. All colours can be used: where one has
-// too little contrast, pages use a lighter or darker shade of it.
+// CheckColor returns an error for an invalid color. Every color can be used: if its contrast is too
+// low, pages use a lighter or darker shade.
 func CheckColor(text string) error {
 	_, err := parseColor(text)
 	return err
 }
 
-// style is the style sheet with the site's colour in it.
+// style returns the style sheet with the site's color.
 func (b *Branding) style() template.CSS {
 	style := readFile("style.css")
 	if b.Color != "" {
-		brand, _ := parseColor(b.Color) // checked
+		brand, _ := parseColor(b.Color) // already validated
 		style += fmt.Sprintf(":root { %s }\n@media (prefers-color-scheme: dark) { :root { %s } }\n", brand.palette(light), brand.palette(dark))
 	}
 	return template.CSS(style)
 }
 
-// MaxLogo is how large a logo may be, in bytes.
+// MaxLogo is the maximum size of a logo in bytes.
 const MaxLogo = 256 << 10
 
 var errNoLogo = errors.New("not a PNG, SVG or WebP image")
 
-// Logo is a site's image.
+// Logo is a site's logo.
 type Logo struct {
 	contentType string
 	image       []byte
 	version     string // changes with the image
 }
 
-// NewLogo tells what an image is from what it contains.
+// NewLogo detects the type of an image from its contents.
 func NewLogo(image []byte) (*Logo, error) {
 	if len(image) > MaxLogo {
 		return nil, fmt.Errorf("larger than %d KiB", MaxLogo>>10)
@@ -107,7 +107,7 @@ func NewLogo(image []byte) (*Logo, error) {
 	return l, nil
 }
 
-// checkSVG accepts an XML document whose root is SVG's. Browsers show no other as an image.
+// checkSVG accepts XML documents with the root element of SVG. Browsers show no others as images.
 func checkSVG(image []byte) error {
 	root, decoder := xml.Name{}, xml.NewDecoder(bytes.NewReader(image))
 	for {
@@ -127,8 +127,7 @@ func checkSVG(image []byte) error {
 	}
 }
 
-// address is where the logo is, under a name of its own for each image, so that browsers can
-// keep it.
+// address returns the URL of the logo, which differs for each image so that browsers can cache it.
 func (l *Logo) address() string {
 	if l == nil {
 		return ""
@@ -136,8 +135,8 @@ func (l *Logo) address() string {
 	return endpoint.Logo + "?" + l.version
 }
 
-// ServeHTTP sends the image. The policy keeps scripts in an SVG image from running, even if
-// somebody opens it as a page.
+// ServeHTTP sends the image. The CSP prevents scripts in an SVG image, even if it is opened as a
+// page.
 func (l *Logo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", l.contentType)
@@ -146,30 +145,29 @@ func (l *Logo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawQuery == l.version {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	_, _ = w.Write(l.image) // the browser may have gone
+	_, _ = w.Write(l.image) // the browser may have disconnected
 }
 
-// The contrasts that WCAG 2.2 asks for: of text (§1.4.3), and of what one must make out, such
-// as a button (§1.4.11).
+// Contrast required by WCAG 2.2: of text (§1.4.3), and of controls such as buttons (§1.4.11).
 const (
 	textContrast  = 4.5
 	shapeContrast = 3
 )
 
-// color is one of sRGB, in parts of 1.
+// color is an sRGB color with components from 0 to 1.
 type color [3]float64
 
 var (
 	white, black = color{1, 1, 1}, color{}
 
-	// light and dark are the schemes' backgrounds: of those in style.css, the ones with less
+	// Backgrounds of the light and dark schemes: the background in style.css with the lower
 	// contrast.
 	light = color{0xf2 / 255., 0xf5 / 255., 0xf7 / 255.}
 	dark  = color{0x18 / 255., 0x23 / 255., 0x2b / 255.}
 )
 
-// parseColor reads three bytes in hexadecimal, after a # or not: in a Caddyfile, # begins a
-// comment unless there are quotes.
+// parseColor parses three bytes in hexadecimal, with an optional #, which starts a comment in an
+// unquoted Caddyfile token.
 func parseColor(text string) (c color, err error) {
 	bytes, err := hex.DecodeString(strings.TrimPrefix(text, "#"))
 	if err != nil || len(bytes) != len(c) {
@@ -186,14 +184,14 @@ func (c color) String() string {
 	return fmt.Sprintf("#%02x%02x%02x", channel(c[0]), channel(c[1]), channel(c[2]))
 }
 
-// palette is what a scheme makes of a site's colour: buttons as they are, as far as one can
-// make them out, and links of a shade that can be read.
+// palette returns a scheme's variables for a site's color: buttons unchanged if visible, and links
+// in a readable shade.
 func (c color) palette(background color) string {
 	button := c.shade(background, shapeContrast)
 	return fmt.Sprintf("--accent: %s; --button: %s; --on-button: %s;", c.shade(background, textContrast), button, button.readable())
 }
 
-// shade is the color, mixed with as much black or white as gives it the contrast.
+// shade mixes the color with as much black or white as necessary for the contrast.
 func (c color) shade(background color, contrast float64) color {
 	toward := black
 	if background == dark {
@@ -206,7 +204,7 @@ func (c color) shade(background color, contrast float64) color {
 	return shade.rounded()
 }
 
-// readable is white or black, whichever can be read on the color. One of them always can.
+// readable returns white or black, whichever has sufficient contrast on the color. One of them always has.
 func (c color) readable() color {
 	if c.contrast(white) >= textContrast {
 		return white
@@ -221,7 +219,7 @@ func (c color) mix(other color, part float64) (mixed color) {
 	return mixed
 }
 
-// rounded is the color as style sheets write it.
+// rounded rounds the color to the precision of style sheets.
 func (c color) rounded() (rounded color) {
 	for i := range c {
 		rounded[i] = math.Round(c[i]*255) / 255
@@ -229,7 +227,7 @@ func (c color) rounded() (rounded color) {
 	return rounded
 }
 
-// contrast is the contrast ratio of WCAG 2.2.
+// contrast returns the contrast ratio (WCAG 2.2).
 func (c color) contrast(other color) float64 {
 	lighter, darker := c.luminance(), other.luminance()
 	if lighter < darker {
@@ -238,7 +236,7 @@ func (c color) contrast(other color) float64 {
 	return (lighter + 0.05) / (darker + 0.05)
 }
 
-// luminance is the relative luminance of WCAG 2.2.
+// luminance returns the relative luminance (WCAG 2.2).
 func (c color) luminance() float64 {
 	linear := func(v float64) float64 {
 		if v <= 0.04045 {

@@ -52,7 +52,7 @@ func TestNewLogo(t *testing.T) {
 	}
 }
 
-// Nothing in an SVG image runs, wherever it is shown.
+// SVG images cannot run scripts, however they are opened.
 func TestLogoIsServedWithoutScripts(t *testing.T) {
 	t.Parallel()
 	logo, err := NewLogo([]byte(svg))
@@ -103,7 +103,7 @@ func TestBrandingErrors(t *testing.T) {
 	}
 }
 
-// The examples of WCAG's definition, and of well-known tools.
+// Examples of WCAG's definition and of well-known tools.
 func TestContrast(t *testing.T) {
 	t.Parallel()
 	for pair, want := range map[[2]string]float64{
@@ -124,7 +124,7 @@ func parsed(t *testing.T, text string) color {
 	return c
 }
 
-// Whatever colour a site has, its links and buttons can be read in both schemes.
+// With every site color, links and buttons are readable in both schemes.
 func TestEveryColorCanBeRead(t *testing.T) {
 	t.Parallel()
 	values := regexp.MustCompile(`--accent: (#\w{6}); --button: (#\w{6}); --on-button: (#\w{6});`)
@@ -149,7 +149,7 @@ func TestEveryColorCanBeRead(t *testing.T) {
 	}
 }
 
-// A colour that has enough contrast stays as it is.
+// A color with sufficient contrast is unchanged.
 func TestColorIsKept(t *testing.T) {
 	t.Parallel()
 	if got := parsed(t, "#0b5c8a").palette(light); got != "--accent: #0b5c8a; --button: #0b5c8a; --on-button: #ffffff;" {

@@ -9,113 +9,112 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 )
 
-// SignIn is what templates/signin.html shows.
+// SignIn is the data of templates/signin.html.
 type SignIn struct {
-	Client   string        // the client's title
-	Links    AppLinks      // that the client registered
-	Request  string        // sealed
-	Username string        // as typed last, or as the client suggests
-	Problem  SignInProblem // with the last attempt
-	Local    bool          // people can sign in by password
-	Passkey  *Passkey      // people can sign in with one; nil if they cannot
-	ByEmail  bool          // an e-mail address may lead to a provider
-	Ways     []SignInWay   // the providers
+	Client   string        // client's title
+	Links    AppLinks      // links registered by the client
+	Request  string        // sealed request
+	Username string        // last input, or login_hint
+	Problem  SignInProblem // problem with the last attempt
+	Local    bool          // whether the password sign-in is available
+	Passkey  *Passkey      // passkey challenge; nil without passkeys
+	ByEmail  bool          // whether an e-mail address may lead to a provider
+	Ways     []SignInWay   // identity providers
 }
 
-// SignInProblem is why the sign-in page is shown again. Each field may be zero.
+// SignInProblem is the reason for showing the sign-in page again. Each field may be zero.
 type SignInProblem struct {
-	Wrong bool          // the last attempt was
-	Wait  time.Duration // until the next attempt
-	Down  string        // the provider that cannot be reached
-	Busy  time.Duration // until the next attempt, because there are too many others
+	Wrong bool          // whether the last attempt failed
+	Wait  time.Duration // time until the next attempt
+	Down  string        // name of the unreachable provider
+	Busy  time.Duration // time until the next attempt after too many concurrent attempts
 
-	Passkey bool // it was not accepted
+	Passkey bool // whether the passkey was rejected
 }
 
-// Passkey is a challenge that the script "passkey" answers. Without scripts, pages do not
-// show it.
+// Passkey is a challenge for the script "passkey". Pages hide it without scripts.
 type Passkey struct {
-	Options string // for navigator.credentials, in JSON
-	Sealed  string // comes back with the answer
+	Options string // options of navigator.credentials in JSON
+	Sealed  string // sealed value, submitted with the answer
 }
 
-// Any reports whether there is a problem.
+// Any reports whether any field is set.
 func (p SignInProblem) Any() bool { return p != SignInProblem{} }
 
 // SignInWay is a link to an identity provider.
 type SignInWay struct {
-	Name    string // the provider's
-	Address string // where the link leads
+	Name    string // name of the provider
+	Address string // target of the link
 }
 
-// SecondFactor is what templates/secondfactor.html shows.
+// SecondFactor is the data of templates/secondfactor.html.
 type SecondFactor struct {
-	Client string        // the client's title
-	Factor string        // the pending sign-in
-	Wrong  bool          // the last code was
-	Wait   time.Duration // until the next attempt
+	Client string        // client's title
+	Factor string        // sealed pending sign-in
+	Wrong  bool          // whether the last code was wrong
+	Wait   time.Duration // time until the next attempt
 
-	Code          bool     // it can be a code
-	App, Recovery bool     // what codes there are
-	Passkey       *Passkey // it can be a passkey; nil if it cannot
-	WrongPasskey  bool     // it was not accepted
+	Code          bool     // whether codes are accepted
+	App, Recovery bool     // kinds of available codes
+	Passkey       *Passkey // passkey challenge; nil without passkeys
+	WrongPasskey  bool     // whether the passkey was rejected
 }
 
-// SelectAccount is what templates/selectaccount.html shows.
+// SelectAccount is the data of templates/selectaccount.html.
 type SelectAccount struct {
-	Client  string // the client's title
-	Request string // sealed
-	Person  Person // who is signed in
+	Client  string // client's title
+	Request string // sealed request
+	Person  Person // signed-in person
 }
 
-// Person is whom pages speak of.
+// Person identifies a person on pages.
 type Person struct {
-	Name   string // the best that is known
-	Detail string // tells namesakes apart; may be ""
+	Name   string // best available name
+	Detail string // distinguishes people with the same name; may be ""
 }
 
-// Refused is what templates/refused.html shows.
+// Refused is the data of templates/refused.html.
 type Refused struct {
-	Client   string // the client's title; "" if it is for a page
-	Refused  string // the sign-in, sealed
-	Person   Person // who may not sign in here
-	Provider string // who signed them in
-	SignsOut bool   // it can sign them out
+	Client   string // client's title; "" for a page of the gateway
+	Refused  string // sealed sign-in
+	Person   Person // rejected person
+	Provider string // identity provider of the person
+	SignsOut bool   // whether the provider supports logout
 }
 
-// SignOut is what templates/signout.html shows.
+// SignOut is the data of templates/signout.html.
 type SignOut struct {
-	Client  string // the client's title; "" if the request names none
-	Request string // sealed
+	Client  string // client's title; "" without a client
+	Request string // sealed request
 }
 
-// FormPost is what templates/formpost.html shows: a form that the script "submit" sends, or
-// without scripts a button.
+// FormPost is the data of templates/formpost.html: a form that the script "submit" submits, or a
+// button without scripts.
 type FormPost struct {
-	Client   string  // the client's title
-	Address  string  // where the form leads
-	Fields   []Field // what it sends
-	Question *Text   // for the person, whom no script takes on then; may be nil
+	Client   string  // client's title
+	Address  string  // target of the form
+	Fields   []Field // fields of the form
+	Question *Text   // question that the person must answer by pressing the button; may be nil
 }
 
-// Field is a form's hidden field.
+// Field is a hidden field of a form.
 type Field struct {
-	Name  string // of the parameter
-	Value string // of the parameter
+	Name  string // parameter name
+	Value string // parameter value
 }
 
-// Message is what templates/message.html shows.
+// Message is the data of templates/message.html.
 type Message struct {
-	Title  *Text  // the heading
-	Text   *Text  // what happened, and what the person can do
-	Detail string // for the client's developer, in English
-	Next   *Link  // where to go from here; may be nil
+	Title  *Text  // heading
+	Text   *Text  // event, and what the person can do
+	Detail string // English detail for the client's developer
+	Next   *Link  // link to continue; may be nil
 }
 
-// Link leads to another page.
+// Link is a link to another page.
 type Link struct {
-	Address string // where
-	Text    *Text  // what it is called
+	Address string // URL
+	Text    *Text  // link text
 }
 
 // ShowMessage shows a message.
@@ -123,21 +122,21 @@ func (s *Site) ShowMessage(w http.ResponseWriter, r *http.Request, status int, m
 	s.Show(w, r, View{Template: "message", Status: status, Data: message})
 }
 
-// AppLinks are what an app that registered itself shows of itself (RFC 7591 §2). Nobody has
-// checked them. A browser loads nothing from the app: its logo comes from here.
+// AppLinks are the links of an app that registered itself (RFC 7591 §2), unverified. The browser
+// loads nothing from the app: its logo is served by the gateway.
 type AppLinks struct {
-	Client string // the client's title
-	Logo   string // the address of its logo here, or ""
-	Policy string // the address of its privacy policy, or ""
-	Terms  string // that of its terms of use, or ""
+	Client string // client's title
+	Logo   string // URL of the logo at the gateway, or ""
+	Policy string // URL of the privacy policy, or ""
+	Terms  string // URL of the terms of service, or ""
 }
 
-// LogoOf is where the logo of a client is.
+// LogoOf returns the URL of a client's logo.
 func LogoOf(clientID string) string {
 	return endpoint.ClientLogo + "?client_id=" + url.QueryEscape(clientID)
 }
 
-// Images are what a page with these links loads, for its [Policy].
+// Images returns the image sources of these links for [Policy].
 func (a AppLinks) Images() string {
 	if a.Logo == "" {
 		return ""
@@ -145,183 +144,182 @@ func (a AppLinks) Images() string {
 	return "'self'"
 }
 
-// Account is what templates/account.html shows: a page of one's own.
+// Account is the data of templates/account.html, the account page.
 type Account struct {
-	Request  string           // sealed
-	Person   Person           // whose page it is
-	Done     *Text            // what they have just done; nil for nothing
-	Apps     []AccountApp     // with access in their name
-	Sessions []AccountSession // of theirs
-	Factors  AccountFactors   // of theirs
+	Request  string           // sealed request
+	Person   Person           // the user
+	Done     *Text            // confirmation of the last action; nil for none
+	Apps     []AccountApp     // apps with access
+	Sessions []AccountSession // sessions
+	Factors  AccountFactors   // second factors
 }
 
-// AccountApp is an app that has access.
+// AccountApp is an app with access.
 type AccountApp struct {
-	ID    string  // the client_id
-	Name  string  // its title
-	Since *Text   // when it was given access
-	Used  *Text   // when it last used it; nil if unknown
-	Keeps *Text   // until when it has it
-	Scope []*Text // what to
+	ID    string  // client_id
+	Name  string  // client's title
+	Since *Text   // start of access
+	Used  *Text   // last use; nil if unknown
+	Keeps *Text   // end of access
+	Scope []*Text // accessible data
 
-	Records []AccountRecords // whose they are that it has access to
+	Records []AccountRecords // patients whose records are accessible
 }
 
-// AccountRecords are those of a patient that an app has access to.
+// AccountRecords describes an app's access to one patient's records.
 type AccountRecords struct {
-	Whose *Text  // in words
-	Since *Text  // when access was given
-	Until string // the date when it ends; "" for the end of the session
+	Whose *Text  // owner in words
+	Since *Text  // start of access
+	Until string // expiry date; "" for the end of the session
 }
 
-// AccountSession is a browser in which somebody is signed in.
+// AccountSession is a session of the user.
 type AccountSession struct {
-	ID      string // the sid
-	Device  *Text  // browser and system
-	Since   *Text  // when they signed in
-	By      string // the identity provider, or ""
-	Network string // the network of the address
-	Current bool   // it is this one
+	ID      string // sid
+	Device  *Text  // browser and operating system
+	Since   *Text  // time of the sign-in
+	By      string // identity provider, or ""
+	Network string // network of the IP address
+	Current bool   // whether this is the current session
 }
 
-// AccountFactors are a person's second factors.
+// AccountFactors are a user's second factors.
 type AccountFactors struct {
-	Local      bool             // they have them here
-	Provider   string           // where else they sign in; "" if that is unknown
-	Configured bool             // an authenticator app that cannot be removed here
-	App        *Text            // when they enrolled one; nil for none
-	Recovery   int              // codes that are left
-	Any        bool             // there is a factor
-	CanPasskey bool             // this site can have passkeys
+	Local      bool             // whether factors are managed here
+	Provider   string           // where the user signs in otherwise; "" if unknown
+	Configured bool             // authenticator app from the configuration, which cannot be removed here
+	App        *Text            // enrollment time of an authenticator app; nil for none
+	Recovery   int              // number of remaining recovery codes
+	Any        bool             // whether any factor is enrolled
+	CanPasskey bool             // whether this site supports passkeys
 	Passkeys   []AccountPasskey // oldest first
 }
 
 // AccountPasskey is a passkey.
 type AccountPasskey struct {
-	ID    string // of the credential
-	Name  string // as the person calls it
-	Added *Text  // when
-	Used  *Text  // when it was last used; nil for never
+	ID    string // credential id
+	Name  string // name chosen by the user
+	Added *Text  // enrollment time
+	Used  *Text  // last use; nil for never
 }
 
-// AppSetup is what templates/appsetup.html shows: how to enrol an authenticator app.
+// AppSetup is the data of templates/appsetup.html for enrolling an authenticator app.
 type AppSetup struct {
-	Request string        // sealed
-	Setup   string        // the new key, sealed
-	QR      template.URL  // the key as a picture
-	Secret  string        // the key in letters
-	Wrong   bool          // the last code was
-	Wait    time.Duration // until the next attempt
+	Request string        // sealed request
+	Setup   string        // sealed new key
+	QR      template.URL  // QR code of the key
+	Secret  string        // key as text
+	Wrong   bool          // whether the last code was wrong
+	Wait    time.Duration // time until the next attempt
 }
 
-// PasskeySetup is what templates/passkeysetup.html shows.
+// PasskeySetup is the data of templates/passkeysetup.html.
 type PasskeySetup struct {
-	Request string   // sealed
-	Name    string   // what it could be called
-	Passkey *Passkey // the challenge
-	Wrong   bool     // the last answer was
+	Request string   // sealed request
+	Name    string   // suggested name
+	Passkey *Passkey // challenge
+	Wrong   bool     // whether the last answer was rejected
 }
 
-// RecoveryCodes is what templates/recoverycodes.html shows, once.
+// RecoveryCodes is the data of templates/recoverycodes.html, shown once.
 type RecoveryCodes struct {
-	Codes []string // in the order in which they were made
-	Done  *Text    // what brought them
+	Codes []string // codes in order of creation
+	Done  *Text    // confirmation of the action
 }
 
-// Consent is what templates/consent.html shows.
+// Consent is the data of templates/consent.html.
 type Consent struct {
-	Client  string         // the client's title
-	Links   AppLinks       // that the client registered
-	Request string         // sealed
-	To      string         // the host of the redirect URI
-	Person  Person         // who is asked
-	Unknown bool           // the client registered itself
-	Patient ConsentPatient // whom the client is opened for
-	Fixed   []*Text        // what cannot be unticked
-	Groups  []ConsentGroup // what can
+	Client  string         // client's title
+	Links   AppLinks       // links registered by the client
+	Request string         // sealed request
+	To      string         // host of the redirect URI
+	Person  Person         // user
+	Unknown bool           // whether the client registered itself
+	Patient ConsentPatient // patient of the launch context
+	Fixed   []*Text        // items that cannot be unticked
+	Groups  []ConsentGroup // items that can be unticked
 }
 
-// ConsentPatient is whom a client is opened for; zero for nobody, or for who is asked.
+// ConsentPatient is the patient of the launch context; zero without a patient, or for the user's own record.
 type ConsentPatient struct {
-	ID        string // of the resource
-	Name      string // "" if it is unknown
-	BirthDate string // as in FHIR; may be empty
+	ID        string // resource id
+	Name      string // "" if unknown
+	BirthDate string // FHIR date; may be empty
 }
 
 // ConsentGroup is a group of checkboxes.
 type ConsentGroup struct {
-	Legend *Text         // what they have in common
+	Legend *Text         // heading
 	Items  []ConsentItem // in their order
 }
 
-// ConsentItem is a checkbox, with those by which less of the same can be given.
+// ConsentItem is a checkbox with checkboxes for its parts.
 type ConsentItem struct {
-	Name        string        // of the form's field
-	Text        *Text         // what is allowed
-	Detail      *Text         // what can be done with it; may be nil
-	Ticked      bool          // to begin with
-	Limited     bool          // not all below it is ticked
-	Permissions []ConsentItem // reading and writing apart
-	Parts       []ConsentItem // by kind of data
-	Times       []ConsentTime // for how long
+	Name        string        // name of the form field
+	Text        *Text         // permission
+	Detail      *Text         // possible actions; may be nil
+	Ticked      bool          // initial state
+	Limited     bool          // whether any part is unticked
+	Permissions []ConsentItem // parts by read and write access
+	Parts       []ConsentItem // parts by kind of data
+	Times       []ConsentTime // selectable lifetimes
 }
 
-// ConsentTime is a time to choose.
+// ConsentTime is a selectable lifetime.
 type ConsentTime struct {
-	Value  string // of the form's field
-	Text   *Text  // such as "30 days"
-	Ticked bool   // to begin with
+	Value  string // value of the form field
+	Text   *Text  // label, e.g. "30 days"
+	Ticked bool   // initial state
 }
 
-// SelectPatient is what templates/selectpatient.html shows.
+// SelectPatient is the data of templates/selectpatient.html.
 type SelectPatient struct {
-	Client     string        // the client's title
-	Request    string        // sealed
-	Problem    ChoiceProblem // with the choice, or with what is offered
-	Searchable bool          // by the following
-	Name       string        // as typed
-	BirthDate  string        // as typed
-	Identifier string        // as typed
-	Patients   []Patient     // to choose among
-	More       bool          // others match too
+	Client     string        // client's title
+	Request    string        // sealed request
+	Problem    ChoiceProblem // problem with the choice or the list
+	Searchable bool          // whether patients can be searched by the following fields
+	Name       string        // search input
+	BirthDate  string        // search input
+	Identifier string        // search input
+	Patients   []Patient     // patients to choose from
+	More       bool          // whether further patients match
 }
 
 // Patient is a patient to choose. All fields but ID may be "".
 type Patient struct {
-	ID         string // of the resource
-	Name       string // in full
-	BirthDate  string // as FHIR writes it
-	Identifier string // such as a medical record number
-	Address    string // in one line
-	Gender     *Text  // administrative
+	ID         string // resource id
+	Name       string // full name
+	BirthDate  string // FHIR date
+	Identifier string // identifier, e.g. a medical record number
+	Address    string // address on one line
+	Gender     *Text  // administrative gender
 }
 
-// SelectEncounter is what templates/selectencounter.html shows.
+// SelectEncounter is the data of templates/selectencounter.html.
 type SelectEncounter struct {
-	Client     string        // the client's title
-	Request    string        // sealed
-	Problem    ChoiceProblem // with the choice, or with what is offered
-	Patient    string        // the name; may be ""
-	Encounters []Encounter   // to choose among, the latest first
-	More       bool          // there are earlier ones
+	Client     string        // client's title
+	Request    string        // sealed request
+	Problem    ChoiceProblem // problem with the choice or the list
+	Patient    string        // patient's name; may be ""
+	Encounters []Encounter   // encounters to choose from, latest first
+	More       bool          // whether earlier encounters exist
 }
 
-// Encounter is a visit to choose. All fields but ID may be "".
+// Encounter is an encounter to choose. All fields but ID may be "".
 type Encounter struct {
-	ID    string // of the resource
-	Kind  string // its type or class
-	Start string // as FHIR writes it
-	Place string // the organization's name
+	ID    string // resource id
+	Kind  string // type or class
+	Start string // FHIR date or time
+	Place string // name of the organization
 }
 
-// ChoiceProblem is why a page to choose on is shown again, or empty.
+// ChoiceProblem is the reason for showing a selection page again, or zero.
 type ChoiceProblem struct {
-	Unseen bool // what was chosen may not be
-	Down   bool // the FHIR server does not answer
+	Unseen bool // whether the choice is not permitted
+	Down   bool // whether the FHIR server is unreachable
 }
 
-// Gender is the word for a code of FHIR's AdministrativeGender; nil for unknown, which needs
-// none.
+// Gender returns the label of a FHIR AdministrativeGender code; nil for unknown.
 func Gender(code string) *Text {
 	switch code {
 	case "female":

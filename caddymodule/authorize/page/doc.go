@@ -1,47 +1,45 @@
-// Package page is what people see: the look, the words and the languages of all pages, and
-// the policy by which browsers show them. It does not know what the pages are for: flow and
-// others hand it data.
+// Package page renders the HTML pages: layout, texts, languages and Content-Security-Policy. The
+// callers, flow and others, provide the data.
 //
-//	site.go        Site, and View: one page as it is to be shown; the Content-Security-Policy; the style for launched apps
-//	content.go     what each template shows, and ShowMessage for what needs no form
-//	translation.go texts made in Go: T, Plural, And, Problem; the languages; a text or a date in one of them
+//	site.go        Site, and View: one page to show; the Content-Security-Policy; the style for launched apps
+//	content.go     data of each template, and ShowMessage for pages without a form
+//	translation.go texts created in Go: T, Plural, And, Problem; the languages; translation of texts and dates
 //	branding.go    a site's name, logo and color
-//	templates.go   the templates: their files, AddFiles for those of features, and how they are parsed in each language
+//	templates.go   template files, AddFiles for files of features, and parsing for each language
 //
 // # A new page
 //
-// Its template is templates/<name>.html, which defines "title" and "body", each shown with
-// [View.Data], whose type is in content.go. Where "You are signing in at" does not suit, it
-// defines "footer" too, which is shown with the fields of the site, the view's in Data.
+// The template templates/<name>.html defines "title" and "body", each executed with [View.Data],
+// whose type is in content.go. If "You are signing in at" does not fit, it defines "footer" too,
+// which is executed with the fields of the site and the view's data in Data.
 //
 //	{{define "title"}}{{t "Choose a patient"}}{{end}}
 //	{{define "body"}}<h1>{{t "Choose a patient"}}</h1>
 //	<p>{{t "to continue to %s" (strong .Client)}}</p>{{end}}
 //
-// Every text in a template is an argument of t: an English text and what its verbs stand for,
-// which can be a string, a number, a [Text], a [time.Duration] (shown as a wait: "30 seconds")
-// or what strong or date returns. What is counted is {{n "%d app" "%d apps" .Count}}. A text that was
-// made in Go ([T], [Plural], [And]) is {{t .Text}}; sentence begins it with a capital letter.
-// The argument of T is always a literal: that is how the texts are found. A test fails for
-// one that texts.json does not have in every language, for each that it has and nobody uses, and
-// where the verbs differ; %[2]s names an argument that comes in another order. A text for a number
-// has its forms in a list, such as ["%d App", "%d Apps"]. People are addressed formally: Sie,
-// vous, usted, u.
+// Every text in a template is an argument of t: an English text and the values of its verbs,
+// each a string, a number, a [Text], a [time.Duration] (shown as a wait: "30 seconds") or the
+// result of strong or date. Counts use {{n "%d app" "%d apps" .Count}}. A text created in Go
+// ([T], [Plural], [And]) is {{t .Text}}; sentence capitalizes its first letter. The argument of T
+// is always a literal, because a test collects the texts. The test fails for a text missing from
+// texts.json in any language, for an unused text, and for different verbs; %[2]s refers to an
+// argument by position. Plurals are lists of forms, e.g. ["%d App", "%d Apps"]. Translations
+// address people formally: Sie, vous, usted, u.
 //
-// The page is then shown:
+// To show the page:
 //
 //	site.Show(w, r, page.View{
 //		Template: "selectpatient", Data: page.SelectPatient{…}, Locales: uiLocales,
 //		Policy: page.Policy{FormAction: page.FormAction(redirectURI)},
 //	})
 //
-// A page that belongs to an authorization request ends with a link by which people return to the
-// app without having done what the page asks for: the path gets decision=deny, and answers with
-// access_denied. It is no part of the form, which holds only what tools that fill it in look for.
+// A page of an authorization request ends with a link back to the app that cancels the page: its
+// path with decision=deny, which results in access_denied. The link is outside the form, because
+// tools that fill in forms expect only their fields.
 //
-// A script is scripts/<name>.js, put at the end of the page and allowed by its hash if
-// [View.Script] names it. Pages must work without.
+// A script is scripts/<name>.js, selected by [View.Script]. It is placed at the end of the page and
+// allowed by its hash. Pages must work without scripts.
 //
-// A page of a feature is made likewise. Its files are in the feature's folder ([AddFiles]), and the type of its data too.
-// Package pagetest has the tests.
+// Pages of features work the same way, with files and data types in the feature's folder
+// ([AddFiles]). Package pagetest has the tests.
 package page

@@ -27,7 +27,7 @@ type Site struct {
 	logger *slog.Logger
 }
 
-// New returns the site of an issuer, or an error if the branding is invalid.
+// New returns the site of an issuer, or an error for invalid branding.
 func New(issuer string, branding Branding, logger *slog.Logger) (*Site, error) {
 	if err := branding.check(); err != nil {
 		return nil, fmt.Errorf("branding: %w", err)
@@ -40,36 +40,36 @@ func New(issuer string, branding Branding, logger *slog.Logger) (*Site, error) {
 	return &Site{name: name, logo: branding.Logo, style: branding.style(), smart: smart, logger: logger}, nil
 }
 
-// Name is the site's, which is its host unless it has another.
+// Name returns the site's name; default: its host.
 func (s *Site) Name() string { return s.name }
 
-// Logo is the site's image, to be served at [endpoint.Logo], or nil.
+// Logo returns the site's logo, to be served at [endpoint.Logo], or nil.
 func (s *Site) Logo() *Logo { return s.logo }
 
-// SMARTStyle is the look of the pages, for apps.
+// SMARTStyle returns the style of the pages for apps.
 func (s *Site) SMARTStyle() *SMARTStyle { return s.smart }
 
-// View is a page to be shown.
+// View is a page to show.
 type View struct {
-	Template string // its file in templates, without .html
-	Status   int    // Default: 200.
-	Locales  string // the request's ui_locales. Default: those in the request's query.
-	Policy   Policy // Default: the page loads nothing, and has no form.
-	Script   string // its file in scripts, without .js. Default: none.
-	Data     any    // what the template shows
+	Template string // file name in templates without .html
+	Status   int    // HTTP status; default: 200
+	Locales  string // ui_locales of the request; default: from the request's query
+	Policy   Policy // CSP extensions; default: no resources and no form
+	Script   string // file name in scripts without .js; default: none
+	Data     any    // data of the template
 }
 
-// layout is what templates/layout.html shows.
+// layout is the data of templates/layout.html.
 type layout struct {
 	Language string
-	Name     string // of the site
-	Logo     string // its address
+	Name     string // name of the site
+	Logo     string // URL of the logo
 	Style    template.CSS
 	Script   template.JS
 	Data     any
 }
 
-// Show writes a page in the person's language.
+// Show writes a page in the user's language.
 func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	script := ""
 	if v.Script != "" {
@@ -102,20 +102,20 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	}
 }
 
-// Policy is what a page may do beyond showing text, as sources of the
-// Content-Security-Policy. No page may load anything else, run an unknown script, or be
-// framed by a site that is not named (RFC 9700 §4.16).
+// Policy contains the permissions of a page beyond showing text, as sources of its
+// Content-Security-Policy. No page may load anything else, run another script, or be framed by
+// other sites (RFC 9700 §4.16).
 type Policy struct {
-	Ancestors  string // who may frame it. Default: nobody.
-	FormAction string // where forms may lead. Default: nowhere.
-	Images     string // such as "data:". Default: none.
-	Connect    string // what scripts may ask, such as "'self'". Default: nothing.
+	Ancestors  string // origins that may frame the page; default: none
+	FormAction string // targets of forms; default: none
+	Images     string // image sources, e.g. "data:"; default: none
+	Connect    string // connections of scripts, e.g. "'self'"; default: none
 }
 
-// ancestor is the origin of a page around ours: CSP 3 §2.3.1, without wildcards.
+// ancestor matches the origin of a framing page: CSP 3 §2.3.1 without wildcards.
 var ancestor = regexp.MustCompile(`^(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?$`)
 
-// CheckAncestor refuses what is no origin that may frame a page.
+// CheckAncestor returns an error for an invalid origin of a framing page.
 func CheckAncestor(origin string) error {
 	if !ancestor.MatchString(origin) {
 		return fmt.Errorf("frame_ancestors: %q is no origin such as https://ehr.example.org: https, in lower case, with nothing after host and port", origin)
@@ -147,10 +147,10 @@ func hashSource(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
 }
 
-// FormAction returns the sources for forms that lead here and on to addresses. If one is another
-// server's, Chromium applies the policy to every redirect that follows: to the client, to an
-// identity provider, and on to any https address. Plain http is for loopback alone, and listed; a policy can
-// name neither IPv6 addresses (CSP 3 §2.3.1) nor hosts of private-use schemes.
+// FormAction returns the CSP sources for forms that lead to the gateway and on to addresses. For
+// addresses at other servers, Chromium applies the policy to every following redirect: to the client,
+// to an identity provider, and on to any https URL. Plain http is limited to loopback and listed. A
+// policy can express neither IPv6 addresses (CSP 3 §2.3.1) nor hosts of private-use schemes.
 func FormAction(addresses ...string) string {
 	allowed, leadsOut := "", false
 	for _, address := range addresses {
@@ -170,14 +170,14 @@ func FormAction(addresses ...string) string {
 	return "'self'" + allowed
 }
 
-// SMARTStyle is the look of the pages for the apps that an EHR launches (SMART App Launch 2.2,
-// "Styling"): that of the light scheme, as there is only one.
+// SMARTStyle is the style of the pages for apps launched by an EHR (SMART App Launch 2.2,
+// "Styling"). It uses the light scheme, because SMART defines only one.
 type SMARTStyle struct {
 	issuer, version string
 	body            []byte
 }
 
-// smartStyle has the members that SMART names. Dimensions are in pixels.
+// smartStyle contains the members defined by SMART. Dimensions are in pixels.
 type smartStyle struct {
 	Background    string `json:"color_background"`
 	Error         string `json:"color_error"`
@@ -194,7 +194,7 @@ type smartStyle struct {
 
 const fonts = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
-// newSMARTStyle is made of the branding, and otherwise of the values of style.css.
+// newSMARTStyle uses the branding, with defaults from style.css.
 func newSMARTStyle(issuer string, b *Branding) (*SMARTStyle, error) {
 	accent, err := parseColor(cmp.Or(b.Color, "0b5c8a"))
 	if err != nil {
@@ -209,8 +209,8 @@ func newSMARTStyle(issuer string, b *Branding) (*SMARTStyle, error) {
 	return &SMARTStyle{issuer, base64.RawURLEncoding.EncodeToString(sum[:6]), body}, err
 }
 
-// URL is where the style is. It is another one whenever the style is, as apps may keep it for
-// good.
+// URL returns the URL of the style, which changes with its content, because apps may cache it
+// forever.
 func (s *SMARTStyle) URL() string { return s.issuer + endpoint.SMARTStyle + "?v=" + s.version }
 
 // ServeHTTP implements [http.Handler].
@@ -219,5 +219,5 @@ func (s *SMARTStyle) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "public, max-age=86400")
 	h.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(s.body) // the client may have gone
+	_, _ = w.Write(s.body) // the client may have disconnected
 }

@@ -66,7 +66,7 @@ func TestShowWithoutTemplate(t *testing.T) {
 	}
 }
 
-// A record number is not broken at its hyphens, and is text all the same.
+// Record numbers are not broken at hyphens, and are escaped.
 func TestRecordNumbersAreWhole(t *testing.T) {
 	t.Parallel()
 	patient := Patient{Name: "Ada", Identifier: "MRN-<1>"}
@@ -77,7 +77,7 @@ func TestRecordNumbersAreWhole(t *testing.T) {
 	}
 }
 
-// Forms that lead nowhere else may lead nowhere else.
+// Forms may lead only to their configured targets.
 func TestFormAction(t *testing.T) {
 	t.Parallel()
 	for want, addresses := range map[string][]string{

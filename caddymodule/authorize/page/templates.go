@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// templateSets are the pages' templates in each language, by name.
+// templateSets returns the templates by language and name.
 var templateSets = sync.OnceValue(func() map[*translation]map[string]*template.Template {
 	sets := map[*translation]map[string]*template.Template{}
 	for _, l := range languages {
@@ -23,7 +23,7 @@ var templateSets = sync.OnceValue(func() map[*translation]map[string]*template.T
 	return sets
 })
 
-// parseTemplates panics only if an embedded file is wrong, which no tested binary has.
+// parseTemplates panics only if an embedded file is invalid, which tests exclude.
 func parseTemplates(l *translation) map[string]*template.Template {
 	set, layout := map[string]*template.Template{}, "templates/layout.html"
 	for _, source := range sources {
@@ -41,7 +41,7 @@ func parseTemplates(l *translation) map[string]*template.Template {
 	return set
 }
 
-// functions are what the templates of this language use.
+// functions returns the template functions of a language.
 func (l *translation) functions() template.FuncMap {
 	return template.FuncMap{
 		"t": func(text any, args ...any) any {
@@ -60,12 +60,12 @@ func (l *translation) functions() template.FuncMap {
 	}
 }
 
-// whole keeps what people compare or copy, such as a record number, on one line if that is long enough.
+// whole marks text that people compare or copy, e.g. a record number, as unbreakable if it fits on a line.
 func whole(text string) template.HTML {
 	return template.HTML(`<span class="whole">` + template.HTMLEscapeString(text) + "</span>")
 }
 
-// strong marks what matters in a text.
+// strong emphasizes text.
 func strong(text string) template.HTML {
 	return template.HTML("<strong>" + template.HTMLEscapeString(text) + "</strong>")
 }
@@ -81,8 +81,8 @@ var files embed.FS
 // sources are the files of this package and of features.
 var sources = []fs.FS{files}
 
-// AddFiles adds the pages of a feature: templates/<name>.html, scripts/<name>.js and texts.json, which has the texts that this
-// package does not have. It must be called from init.
+// AddFiles adds the pages of a feature: templates/<name>.html, scripts/<name>.js, and texts.json
+// with the texts missing in this package. It must be called from init.
 func AddFiles(added fs.FS) {
 	sources = append(sources, added)
 	for tag, texts := range readTexts(added) {
@@ -94,7 +94,7 @@ func AddFiles(added fs.FS) {
 	}
 }
 
-// readFile reads an embedded file of the first source that has it.
+// readFile reads an embedded file from the first source that has it.
 func readFile(name string) string {
 	var failed error
 	for _, source := range sources {

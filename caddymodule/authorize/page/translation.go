@@ -20,17 +20,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// translation is a language and its texts, by their English, plurals by that of the other
-// form.
+// translation contains a language and its texts by their English text; plurals by the English
+// plural form.
 type translation struct {
 	tag   language.Tag
 	texts map[string]forms
 }
 
-// forms are a text's: one form, or for plurals those for one and for others.
+// forms are the forms of a text: one, or singular and plural.
 type forms []string
 
-// UnmarshalJSON reads a string or a list.
+// UnmarshalJSON decodes a string or a list.
 func (f *forms) UnmarshalJSON(data []byte) error {
 	if bytes.HasPrefix(data, []byte("[")) {
 		return json.Unmarshal(data, (*[]string)(f))
@@ -48,8 +48,8 @@ func readTranslations() (all []*translation) {
 	return all
 }
 
-// readTexts reads texts.json, which has under each English text its translations by language. It returns them by language
-// first. It panics only if the embedded file is wrong, which no tested binary has.
+// readTexts reads texts.json, which contains the translations of each English text by language, and
+// returns the texts by language. It panics only if the embedded file is invalid, which tests exclude.
 func readTexts(source fs.FS) map[string]map[string]forms {
 	content, err := fs.ReadFile(source, "texts.json")
 	if err != nil {
@@ -71,7 +71,7 @@ func readTexts(source fs.FS) map[string]map[string]forms {
 	return byTag
 }
 
-// translate returns a string, or HTML if an argument is.
+// translate returns a string, or HTML if an argument is HTML.
 func (l *translation) translate(x *Text) any {
 	format, args, markup := l.format(x), make([]any, len(x.args)), false
 	for i, arg := range x.args {
@@ -79,7 +79,7 @@ func (l *translation) translate(x *Text) any {
 		_, isMarkup := args[i].(template.HTML)
 		markup = markup || isMarkup
 	}
-	if len(args) == 0 { // of an error, for example: it may contain percent signs
+	if len(args) == 0 { // e.g. of an error, and may contain percent signs
 		return format
 	}
 	if !markup {
@@ -93,8 +93,7 @@ func (l *translation) translate(x *Text) any {
 	return template.HTML(fmt.Sprintf(template.HTMLEscapeString(format), args...))
 }
 
-// format returns a text's format in the language. Without one it is the English, which is
-// better than none.
+// format returns the format of a text in the language; without a translation, the English format.
 func (l *translation) format(x *Text) string {
 	forms, form := []string{x.format, x.plural}, 0
 	if x.plural != "" && !l.isOne(x.number) {
@@ -120,7 +119,7 @@ func (l *translation) argument(arg any) any {
 	return arg
 }
 
-// wait says how long to wait. It rounds up, so that nobody tries again too early.
+// wait describes a waiting time, rounded up so that nobody retries too early.
 func wait(d time.Duration) *Text {
 	seconds := int(math.Ceil(d.Seconds()))
 	switch minutes := (seconds + 59) / 60; {
@@ -135,8 +134,7 @@ func wait(d time.Duration) *Text {
 	}
 }
 
-// date writes a date or time of FHIR as the language does. A year, or a year and a month, stay
-// as they are.
+// date formats a FHIR date or time for the language. A year, or year and month, is unchanged.
 func (l *translation) date(text string) string {
 	for layout, shown := range map[string]*Text{time.DateOnly: T("2006-01-02"), time.RFC3339: T("2006-01-02 15:04")} {
 		if at, err := time.Parse(layout, text); err == nil {
@@ -146,18 +144,18 @@ func (l *translation) date(text string) string {
 	return text
 }
 
-// maxLocales bounds what is read of ui_locales and Accept-Language.
+// maxLocales limits the length of ui_locales and Accept-Language.
 const maxLocales = 500
 
-// languages are those of the pages, the first for people who want none of them.
+// Languages of the pages. The first one is the default.
 var (
 	english   = &translation{tag: language.English}
 	languages = append([]*translation{english}, readTranslations()...)
 	matcher   = newMatcher()
 )
 
-// Languages returns the pages' languages, for ui_locales_supported (OpenID Connect
-// Discovery §3).
+// Languages returns the languages of the pages for ui_locales_supported (OpenID Connect Discovery
+// §3).
 func Languages() (tags []string) {
 	for _, l := range languages {
 		tags = append(tags, l.tag.String())
@@ -173,8 +171,8 @@ func newMatcher() language.Matcher {
 	return language.NewMatcher(tags)
 }
 
-// languageOf chooses a language by ui_locales (OpenID Connect Core §3.1.2.1), or else by
-// Accept-Language. A request that was refused may have its locales in its query only.
+// languageOf selects a language by ui_locales (OpenID Connect Core §3.1.2.1) or else by
+// Accept-Language. A rejected request may have ui_locales only in its query.
 func languageOf(r *http.Request, locales string) *translation {
 	locales = cmp.Or(locales, r.URL.Query().Get("ui_locales"))
 	for _, wanted := range [][]language.Tag{parseLocales(locales), acceptedLanguages(r)} {
@@ -185,8 +183,8 @@ func languageOf(r *http.Request, locales string) *translation {
 	return english
 }
 
-// parseLocales reads tags in order of preference, with spaces between them. What is no tag is
-// passed over.
+// parseLocales parses language tags in order of preference, separated by spaces. Invalid tags are
+// ignored.
 func parseLocales(locales string) (tags []language.Tag) {
 	if len(locales) > maxLocales {
 		return nil
@@ -211,25 +209,25 @@ func acceptedLanguages(r *http.Request) []language.Tag {
 	return tags
 }
 
-// String returns the text in English.
+// String returns the English text.
 func (x *Text) String() string { return fmt.Sprint(english.translate(x)) }
 
-// Text is a text in English, which pages show in the person's language. A nil Text is none.
+// Text is an English text that pages show in the user's language. A nil Text is empty.
 type Text struct {
 	format, plural string
 	args           []any
-	number         int // if there is a plural
+	number         int // count, for plurals
 }
 
-// T returns a text. Its arguments are those of [fmt.Sprintf], and may be texts too.
+// T returns a text. Its arguments are as for [fmt.Sprintf], and may also be texts.
 func T(format string, args ...any) *Text { return &Text{format: format, args: args} }
 
-// Plural returns the text for a number, which is the only argument of both forms.
+// Plural returns the text for a number, the only argument of both forms.
 func Plural(one, other string, number int) *Text {
 	return &Text{format: one, plural: other, number: number, args: []any{number}}
 }
 
-// And lists texts, such as "read, search and create". It returns nil for none.
+// And joins texts to a list, e.g. "read, search and create". It returns nil without texts.
 func And(items ...*Text) *Text {
 	if len(items) == 0 {
 		return nil
@@ -245,5 +243,5 @@ func And(items ...*Text) *Text {
 	return T("%s and %s", list, items[last])
 }
 
-// Problem returns what an error tells the person ([oauth2.StartAgain]).
+// Problem returns the text of an error for the user ([oauth2.StartAgain]).
 func Problem(e *oauth2.Error) *Text { return &Text{format: e.Description} }

@@ -18,7 +18,7 @@ import (
 // usedText is a text in a template or in code.
 type usedText struct{ one, text, where string }
 
-// pageFolders are the folders that have pages: this one, and those of features.
+// pageFolders returns the folders with pages: this one and those of features.
 func pageFolders(t *testing.T) []string {
 	t.Helper()
 	texts, err := filepath.Glob("../../features/*/texts.json")
@@ -32,7 +32,7 @@ func pageFolders(t *testing.T) []string {
 	return folders
 }
 
-// usedTexts are all that people may read of a folder of templates and one of code.
+// usedTexts returns all texts of a template folder and a code folder.
 func usedTexts(t *testing.T, templates, code string) map[string]usedText {
 	t.Helper()
 	used := map[string]usedText{}
@@ -56,7 +56,7 @@ func usedTexts(t *testing.T, templates, code string) map[string]usedText {
 	return used
 }
 
-// templateTrees are the parsed templates of a folder, and those defined in them, by file and name.
+// templateTrees returns the parsed templates of a folder, including nested ones, by file and name.
 func templateTrees(t *testing.T, folder string) map[string]*parse.Tree {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(folder, "templates/*.html"))
@@ -114,7 +114,7 @@ func inspect(n parse.Node, f func(*parse.CommandNode)) {
 	}
 }
 
-// textOfCommand reads {{t "…"}} and {{n "…" "…" .Number}}.
+// textOfCommand parses {{t "…"}} and {{n "…" "…" .Number}}.
 func textOfCommand(c *parse.CommandNode) (usedText, bool) {
 	function, ok := c.Args[0].(*parse.IdentifierNode)
 	if !ok || len(c.Args) < 2 {
@@ -141,7 +141,7 @@ func contentOf(t *testing.T, name string) string {
 	return string(content)
 }
 
-// sourcesIn are the parsed files of a folder and those below it, without tests.
+// sourcesIn returns the parsed files of a folder tree without tests.
 func sourcesIn(t *testing.T, folder string) map[string]*ast.File {
 	t.Helper()
 	sources := map[string]*ast.File{}
@@ -158,7 +158,7 @@ func sourcesIn(t *testing.T, folder string) map[string]*ast.File {
 	return sources
 }
 
-// textsOfCall reads page.T, page.Plural and oauth2.StartAgain, whose texts must be literals.
+// textsOfCall parses page.T, page.Plural and oauth2.StartAgain, whose texts must be literals.
 func textsOfCall(t *testing.T, where string, call *ast.CallExpr, add func(usedText)) {
 	t.Helper()
 	literal := func(i int) string {
@@ -181,7 +181,7 @@ func textsOfCall(t *testing.T, where string, call *ast.CallExpr, add func(usedTe
 	}
 }
 
-// calledName is the name of a called function, with that of its package.
+// calledName returns the name of a called function with its package.
 func calledName(function ast.Expr, room string) string {
 	switch function := function.(type) {
 	case *ast.Ident:
@@ -201,7 +201,7 @@ var (
 	action     = regexp.MustCompile(`\{\{[^}]*\}\}`)
 )
 
-// A text that is not an argument of t would be English in every language.
+// Template text outside t would be English in every language.
 func TestTemplatesHaveNoOtherTexts(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -225,8 +225,8 @@ func TestTemplatesHaveNoOtherTexts(t *testing.T) {
 	}
 }
 
-// Every text is there in every language, with the same verbs, and no other is. Those of a feature are in its folder, unless
-// the core has them.
+// Every text is translated to every language with the same verbs, and no translation is unused.
+// Texts of a feature are in its folder unless the core has them.
 func TestTranslationsAreComplete(t *testing.T) {
 	t.Parallel()
 	if len(languages) < 5 {
@@ -278,7 +278,7 @@ func checkTranslation(t *testing.T, language string, u usedText, got forms) {
 
 var verb = regexp.MustCompile(`%(?:\[(\d)\])?(.)`)
 
-// verbs are those of a format, in the order of the arguments.
+// verbs returns the verbs of a format in the order of the arguments.
 func verbs(t *testing.T, format string) []string {
 	t.Helper()
 	found := map[int]string{}
