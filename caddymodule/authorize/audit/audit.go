@@ -1,4 +1,4 @@
-// Package audit records the audit trail, and limits how many events an unauthenticated
+// Package audit records the audit trail and limits the number of events that an unauthenticated
 // sender can cause.
 package audit
 
@@ -20,12 +20,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Recorder completes events with what is known of their request, and records them.
+// Recorder completes events with data of their request and records them.
 type Recorder struct {
-	Audit         func(context.Context, Event) // gets every event, in the goroutine of its request
-	ClientAddress func(*http.Request) string   // the IP address that a request is counted and recorded under
+	Audit         func(context.Context, Event) // receives every event in the goroutine of its request
+	ClientAddress func(*http.Request) string   // IP address for limits and events
 
-	// Person returns who the person with a sub is at their identity provider, if at one. May be nil.
+	// Person returns the identity at the identity provider of the user with a sub, if any. May be nil.
 	Person func(ctx context.Context, sub string) Person
 }
 
@@ -34,7 +34,7 @@ func (rec *Recorder) Begin(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), requestKey{}, &Request{address: rec.ClientAddress(r)}))
 }
 
-// Record records an event. User, client and scope default to those of the request.
+// Record records an event. User, client and scope default to the values of the request.
 func (rec *Recorder) Record(ctx context.Context, e Event) {
 	r := FromContext(ctx)
 	e.Address = r.address
@@ -52,80 +52,80 @@ func (rec *Recorder) Record(ctx context.Context, e Event) {
 	rec.Audit(ctx, e)
 }
 
-// RecordRefusal records a refusal, unless the request has one already.
+// RecordRefusal records a rejection, unless the request already has one.
 func (rec *Recorder) RecordRefusal(r *http.Request, e Event) {
 	if !FromContext(r.Context()).Refused {
 		rec.Record(r.Context(), e)
 	}
 }
 
-// RecordLockout records an attempt that was refused without being checked.
+// RecordLockout records an attempt that was rejected without a check.
 func (rec *Recorder) RecordLockout(ctx context.Context, e Event) {
 	e.Kind, e.Err = Lockout, &oauth2.Error{Code: "access_denied", Description: "too many wrong tries", Err: e.Err}
 	rec.Record(ctx, e)
 }
 
-// The kinds of [Event].
+// Kinds of [Event].
 const (
-	SignIn        = "sign-in"       // a password, second factor or identity provider
-	Authorization = "authorization" // a code or tokens by way of the browser
-	Token         = "token"         // tokens of the token endpoint
-	Revocation    = "revocation"    // of a token, a family of them or a session
-	Lockout       = "lockout"       // an account or address must wait
+	SignIn        = "sign-in"       // sign-in by password, second factor or identity provider
+	Authorization = "authorization" // code or tokens issued through the browser
+	Token         = "token"         // tokens issued at the token endpoint
+	Revocation    = "revocation"    // revocation of a token, family or session
+	Lockout       = "lockout"       // an account or address is throttled
 	SignOut       = "sign-out"
-	Registration  = "registration" // a client registered, changed or deleted itself, or an operator did
-	User          = "user"         // an operator added, changed or removed a person in the store
+	Registration  = "registration" // a client was registered, changed or deleted, by itself or by an operator
+	User          = "user"         // an operator added, changed or removed a stored user
 	Access        = "access"       // a request to the FHIR API
-	Launch        = "launch"       // an EHR registered what it launches an app with
+	Launch        = "launch"       // an EHR registered a launch context
 	Factor        = "factor"       // a second factor was enrolled, changed or removed
-	FHIRUser      = "fhir-user"    // the FHIR server told which resource is a person's own
+	FHIRUser      = "fhir-user"    // a person's own resource was found at the FHIR server
 )
 
-// Event is one entry of the audit trail: who did what, by which client, from where, and with
-// what outcome. It never holds a token, code, password or secret.
+// Event is an entry of the audit trail: actor, client, origin and outcome of an action. It never
+// contains tokens, codes, passwords or secrets.
 type Event struct {
 	Kind     string // one of the constants above
-	Actor    string // the sub of the administrator who did it, or empty
-	User     string // the sub, or empty. For a refused sign-in, the account that was named, if it exists.
-	ClientID string // the client that asked, or empty
-	Scope    string // what was granted, separated by spaces; of an access, what allowed it
-	Grant    string // the grant_type or response_type
-	Person          // of an identity provider, whom it is about
-	Address  string // where the request came from
-	Redirect        // of a refusal because of a redirect URI
+	Actor    string // sub of the acting administrator, or ""
+	User     string // sub, or ""; for a rejected sign-in, the named account if it exists
+	ClientID string // client_id, or ""
+	Scope    string // granted scope, separated by spaces; for an access, the permitting scope
+	Grant    string // grant_type or response_type
+	Person          // identity at the identity provider
+	Address  string // IP address of the request
+	Redirect        // rejected redirect URI
 
-	// Interaction is what an access asked of the FHIR API, such as "read Patient/1".
+	// Interaction is the interaction of an access to the FHIR API, e.g. "read Patient/1".
 	Interaction string
 
-	// Reason is how a session ended, or why something was done that nobody asked for, such
-	// as a revocation after a replay. The reason of a refusal is Err.
+	// Reason is the cause of a session's end or of an automatic action, e.g. a revocation after a
+	// replay. For a rejection, the cause is Err.
 	Reason string
 
-	Err error // why the request was refused or failed; nil if it succeeded
+	Err error // error of a rejected or failed request; nil on success
 
-	// Anonymous marks a refusal or failure of a sender that had proved nothing: neither who
-	// they are nor, as a client, a secret or key. Anybody can cause any number of these.
+	// Anonymous marks a rejection or failure for an unauthenticated sender, without a user, secret
+	// or key. Anyone can cause any number of these events.
 	Anonymous bool
 
-	// LeftOut is how many anonymous events of the same kind and address this one stands for
-	// in a [Log]; 0 for an event of its own.
+	// LeftOut is the number of anonymous events of the same kind and address that this event
+	// summarizes in a [Log]; 0 for a single event.
 	LeftOut int
 }
 
-// Person is who somebody is at an identity provider.
+// Person is the identity of a person at an identity provider.
 type Person struct {
-	Provider string // the key of the identity provider
-	Subject  string // their sub there
+	Provider string // key of the identity provider
+	Subject  string // sub at the identity provider
 	UserName string // preferred_username, or else a verified e-mail address
 }
 
-// filled fills in what is not known of a person from another.
+// filled completes the empty fields of a person from another.
 func filled(p, other Person) Person {
 	return Person{cmp.Or(p.Provider, other.Provider), cmp.Or(p.Subject, other.Subject), cmp.Or(p.UserName, other.UserName)}
 }
 
-// Outcome returns "success", the error code of a refusal (RFC 6749 §5.2), "server_error", or
-// "left_out" for an event that only counts others.
+// Outcome returns "success", the error code of a rejection (RFC 6749 §5.2), "server_error", or
+// "left_out" for a summary.
 func (e Event) Outcome() string {
 	var refusal *oauth2.Error
 	switch {
@@ -139,7 +139,7 @@ func (e Event) Outcome() string {
 	return "server_error"
 }
 
-// Level is Info for success, Warn for refusals and lockouts, and Error for server errors.
+// Level returns Info for success, Warn for rejections and lockouts, and Error for server errors.
 func (e Event) Level() slog.Level {
 	switch {
 	case e.Outcome() == "server_error":
@@ -150,7 +150,7 @@ func (e Event) Level() slog.Level {
 	return slog.LevelInfo
 }
 
-// Log writes the event as one record, with its kind as the message and without empty fields.
+// Log writes the event as one record with its kind as the message and without empty fields.
 func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	if !logger.Enabled(ctx, e.Level()) {
 		return
@@ -175,9 +175,9 @@ func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	logger.LogAttrs(ctx, e.Level(), e.Kind, attributes...)
 }
 
-const maxLogged = 256 // bytes of a field, because anybody can send long values
+const maxLogged = 256 // maximum bytes of a field, because anyone can send long values
 
-// loggable truncates a text, and replaces what could end the line or control a terminal.
+// loggable truncates a text and replaces characters that could end the line or control a terminal.
 func loggable(text string) string {
 	if len(text) > maxLogged {
 		text = text[:maxLogged]
@@ -194,20 +194,20 @@ func loggable(text string) string {
 	}, text)
 }
 
-// Request is what becomes known about a request while it is served, and completes its
-// events. Only the request's own goroutine writes to it.
+// Request collects data about a request while it is processed, to complete its events. Only the
+// request's own goroutine writes to it.
 type Request struct {
-	User, ClientID, scope string // whom the request is about, and what it was granted
-	Person                       // at the identity provider, for refusals
-	Refused               bool   // a refusal is recorded already
-	Redirect                     // the redirect URI, if that is why the request is refused
+	User, ClientID, scope string // user, client and granted scope
+	Person                       // identity at the identity provider, for rejections
+	Refused               bool   // whether a rejection has been recorded
+	Redirect                     // rejected redirect URI, if any
 
-	// Release makes what the request used up usable again, after a server error. May be nil.
+	// Release makes values used up by the request usable again after a server error. May be nil.
 	Release func(context.Context)
 
 	address          string
 	sessionEndReason string
-	authenticated    bool // by a secret, a key, a session or a provider
+	authenticated    bool // by a secret, key, session or provider
 }
 
 type requestKey struct{}
@@ -220,8 +220,8 @@ func FromContext(ctx context.Context) *Request {
 	return new(Request)
 }
 
-// Detach returns a context for work that outlives its request: it is not canceled with the
-// request, and has its own copy of the [Request].
+// Detach returns a context for work that outlasts its request: it is not canceled with the request
+// and has its own copy of the [Request].
 func Detach(ctx context.Context) context.Context {
 	ctx = context.WithoutCancel(ctx)
 	if r, ok := ctx.Value(requestKey{}).(*Request); ok {
@@ -231,30 +231,30 @@ func Detach(ctx context.Context) context.Context {
 	return ctx
 }
 
-// ClientAddress returns the address that the request of a context came from.
+// ClientAddress returns the IP address of the request of a context.
 func ClientAddress(ctx context.Context) string { return FromContext(ctx).address }
 
-// NoteAuthenticated notes that the sender has proved who they are.
+// NoteAuthenticated records that the sender is authenticated.
 func NoteAuthenticated(ctx context.Context) { FromContext(ctx).authenticated = true }
 
-// NoteGrant notes whom a grant is about and what it allows.
+// NoteGrant records the client, user and scope of a grant.
 func NoteGrant(ctx context.Context, clientID, user string, scope []string) {
 	r := FromContext(ctx)
 	r.ClientID, r.User, r.scope = clientID, user, strings.Join(scope, " ")
 }
 
-// NoteClient notes the client that a request names, whether or not it has authenticated yet.
+// NoteClient records the claimed client of a request, authenticated or not.
 func NoteClient(ctx context.Context, clientID string) { FromContext(ctx).ClientID = clientID }
 
-// NoteSessionEndReason notes why the request ends sessions.
+// NoteSessionEndReason records the reason for which the request ends sessions.
 func NoteSessionEndReason(ctx context.Context, why string) { FromContext(ctx).sessionEndReason = why }
 
-// ForReason returns a context for work in the background that ends sessions, with why it does.
+// ForReason returns a context for background work that ends sessions for a reason.
 func ForReason(ctx context.Context, why string) context.Context {
 	return context.WithValue(ctx, requestKey{}, &Request{sessionEndReason: why})
 }
 
-// SessionEndReason returns why a session ends. Without a request, an administrator ends it.
+// SessionEndReason returns the reason for ending a session. Without a request, the reason is an administrator.
 func SessionEndReason(ctx context.Context) string {
 	if ctx.Value(requestKey{}) == nil {
 		return "ended by an administrator"
@@ -262,21 +262,21 @@ func SessionEndReason(ctx context.Context) string {
 	return FromContext(ctx).sessionEndReason
 }
 
-// Redirect is a redirect URI, or post-logout redirect URI, that is not registered for its client. It is for operators:
-// responses and pages must not show it.
+// Redirect is a redirect URI, or post-logout redirect URI, that is not registered for its client.
+// It is for operators: responses and pages must not contain it.
 type Redirect struct {
-	// SentURI is what the request sent: its first 256 bytes, with control characters and other characters than ASCII escaped
+	// SentURI is the sent URI: its first 256 bytes, with control and non-ASCII characters escaped
 	// as in Go.
 	SentURI string `json:"redirect_uri,omitempty"`
 
-	// ClosestURI is the registered URI that shares most with it at the beginning and the end. Empty if none is registered.
+	// ClosestURI is the registered URI with the longest common prefix and suffix. Empty if none is registered.
 	ClosestURI string `json:"closest_redirect_uri,omitempty"`
 }
 
-// maxURI is the maximum length of a URI in an event, in bytes.
+// maxURI is the maximum length of a URI in an event in bytes.
 const maxURI = 256
 
-// NoteRedirect notes that a request is refused because of its redirect URI, which is none of the registered ones.
+// NoteRedirect records that a request was rejected because of an unregistered redirect URI.
 func NoteRedirect(ctx context.Context, sent string, registered []string) {
 	closest, most := "", -1
 	for _, uri := range registered {
@@ -287,7 +287,7 @@ func NoteRedirect(ctx context.Context, sent string, registered []string) {
 	FromContext(ctx).Redirect = Redirect{escapedURI(sent), escapedURI(closest)}
 }
 
-// commonEnds counts the bytes that two texts share at the beginning, and of the rest at the end.
+// commonEnds returns the total length of the common prefix and of the common suffix of the rest.
 func commonEnds(a, b string) (n int) {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b, n = a[1:], b[1:], n+1
@@ -298,7 +298,7 @@ func commonEnds(a, b string) (n int) {
 	return n
 }
 
-// escapedURI bounds and escapes a URI, which can be any text.
+// escapedURI truncates and escapes a URI, which may be any text.
 func escapedURI(uri string) string {
 	uri = uri[:min(len(uri), maxURI)]
 	quoted := strconv.QuoteToASCII(uri)
@@ -306,30 +306,30 @@ func escapedURI(uri string) string {
 }
 
 const (
-	// maxRefusals is how many are kept of a client, and maxRefused of how many clients.
+	// maxRefusals is the number of stored rejections per client, and maxRefused the number of clients.
 	maxRefusals = 20
 	maxRefused  = 1000
 )
 
-// A Refusal is what a client was refused, without whom that was about: for its developer.
+// A Refusal is a rejected request of a client, without user data, for the client's developer.
 type Refusal struct {
-	Time        time.Time `json:"time"`                  // when that was
-	Kind        string    `json:"kind"`                  // of the [Event]
-	Outcome     string    `json:"outcome"`               // the error code
-	Interaction string    `json:"interaction,omitempty"` // with the FHIR API
-	Reason      string    `json:"reason"`                // in words
-	Redirect              // of a refusal because of a redirect URI
+	Time        time.Time `json:"time"`                  // time of the rejection
+	Kind        string    `json:"kind"`                  // kind of the [Event]
+	Outcome     string    `json:"outcome"`               // error code
+	Interaction string    `json:"interaction,omitempty"` // interaction with the FHIR API
+	Reason      string    `json:"reason"`                // reason in words
+	Redirect              // rejected redirect URI
 }
 
-// Refusals are the last ones of each client of an issuer. The zero value has none. It is safe for concurrent use.
+// Refusals contains the latest rejections of each client of an issuer. The zero value is empty. Safe for concurrent use.
 type Refusals struct {
-	mu   sync.Mutex // held while those of a client change
+	mu   sync.Mutex // held while a client's rejections change
 	kept boundedcache.Cache[refused, []Refusal]
 }
 
 type refused struct{ issuer, clientID string }
 
-// Note keeps an event, if it is a refusal of a client.
+// Note stores an event if it is a rejection of a client.
 func (r *Refusals) Note(issuer string, e Event) {
 	if e.ClientID == "" || e.Err == nil || e.LeftOut > 0 {
 		return
@@ -344,7 +344,7 @@ func (r *Refusals) Note(issuer string, e Event) {
 	r.kept.Put(whose, append(slices.Clone(before), now), 1)
 }
 
-// Of returns those of a client, the latest last.
+// Of returns the rejections of a client, latest last.
 func (r *Refusals) Of(issuer, clientID string) []Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()

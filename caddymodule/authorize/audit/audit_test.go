@@ -18,8 +18,8 @@ func TestRefusals(t *testing.T) {
 	}
 	refuse("i", "other", "x")
 	refuse("elsewhere", "app", "y")
-	r.Note("i", Event{Kind: Token, ClientID: "app"})                                   // granted
-	r.Note("i", Event{Kind: Token, ClientID: "app", Err: errors.New("z"), LeftOut: 3}) // counts others
+	r.Note("i", Event{Kind: Token, ClientID: "app"})                                   // success
+	r.Note("i", Event{Kind: Token, ClientID: "app", Err: errors.New("z"), LeftOut: 3}) // summary
 	found := r.Of("i", "app")
 	if len(found) != maxRefusals || found[0].Reason != "5" || found[maxRefusals-1].Reason != fmt.Sprint(maxRefusals+4) {
 		t.Errorf("%d: %+v", len(found), found)

@@ -12,23 +12,23 @@ import (
 const (
 	logInterval = time.Minute
 
-	// Anonymous events of a kind that are logged in an interval, from one address and from
-	// all. Kinds are counted apart, so that refusals at the token endpoint, which cost a
-	// sender next to nothing, cannot hide lockouts.
+	// Limits for anonymous events of a kind in an interval, per address and in total. Kinds are
+	// counted separately, so that rejections at the token endpoint, which cost a sender almost
+	// nothing, cannot hide lockouts.
 	maxAnonymous    = 60
 	maxAllAnonymous = 300
 
-	// maxEventWindows is how many kinds and addresses are counted apart; the rest are
-	// counted by kind alone.
+	// maxEventWindows is the number of kinds and addresses counted separately; others are counted
+	// by kind alone.
 	maxEventWindows = 1000
 )
 
-// Log writes events to a log that no sender can flood. Successes, and events of known people
-// and clients, are always written. Of anonymous events ([Event.Anonymous]), a limited number
-// is written each minute, and the rest is counted by kind and address: at most some 3,500
-// records a minute, 300 of each kind and a count for each of a thousand addresses.
+// Log writes events to a log that no sender can flood. Successes, and events of authenticated users
+// and clients, are always written. Of anonymous events ([Event].Anonymous), a limited number per
+// minute is written and the rest is counted by kind and address: at most about 3,500 records a
+// minute, 300 of each kind and a count for each of a thousand addresses.
 //
-// It is safe for concurrent use.
+// Safe for concurrent use.
 type Log struct {
 	logger *slog.Logger
 
@@ -36,14 +36,13 @@ type Log struct {
 	windows map[eventSource]*eventWindow
 }
 
-// eventSource is what anonymous events are counted by: the kind, and the network if it is
-// counted apart; or, with all, the kind alone.
+// eventSource identifies a counter of anonymous events: kind and network, or, with all, kind alone.
 type eventSource struct {
 	network, kind string
 	all           bool
 }
 
-// eventWindow counts the events of a source for logInterval, from the first.
+// eventWindow counts the events of a source for logInterval from the first event.
 type eventWindow struct{ written, leftOut int }
 
 // NewLog returns a log of events that writes to a logger.
@@ -51,14 +50,14 @@ func NewLog(logger *slog.Logger) *Log {
 	return &Log{logger: logger, windows: map[eventSource]*eventWindow{}}
 }
 
-// Record writes an event, or counts it as left out.
+// Record writes an event or counts it as left out.
 func (l *Log) Record(ctx context.Context, e Event) {
 	if !e.Anonymous || l.admit(eventSource{network: fairqueue.Network(e.Address), kind: e.Kind}) {
 		e.Log(ctx, l.logger)
 	}
 }
 
-// Flush writes the counts of what was left out so far. Call it at the end of a log.
+// Flush writes the counts of events left out so far. It must be called at the end.
 func (l *Log) Flush() {
 	l.mu.Lock()
 	windows := l.windows
@@ -96,7 +95,7 @@ func (l *Log) window(source eventSource) *eventWindow {
 	return w
 }
 
-// end closes a window that Flush has not closed.
+// end closes a window unless Flush has closed it.
 func (l *Log) end(source eventSource, w *eventWindow) {
 	l.mu.Lock()
 	open := l.windows[source] == w

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// eventCounts is a slog.Handler that counts what is logged: one by one, and left out.
+// eventCounts is a slog.Handler that counts single and left-out events.
 type eventCounts struct {
 	slog.Handler
 	mu               sync.Mutex
@@ -52,7 +52,7 @@ func (c *eventCounts) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// read is what was counted until now; timers may go on to log.
+// read returns the counts so far; timers may continue to log.
 func (c *eventCounts) read() (records int, written, leftOut map[string]int) {
 	synctest.Wait()
 	c.mu.Lock()
@@ -71,8 +71,7 @@ func anonymous(kind, address string) audit.Event {
 	return audit.Event{Kind: kind, Address: address, Anonymous: true, Err: errors.New("refused")}
 }
 
-// Of anonymous events sixty a minute are written by kind and address, and of the
-// others how many there were.
+// Sixty anonymous events a minute are written by kind and address, and the number of the others.
 func TestEventLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +100,7 @@ func TestEventLog(t *testing.T) {
 	})
 }
 
-// Whatever a flood does, who is known and what succeeds is recorded.
+// Floods do not suppress events of authenticated senders or successes.
 func TestEventLogKeepsWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -118,7 +117,7 @@ func TestEventLogKeepsWhatIsKnown(t *testing.T) {
 	})
 }
 
-// A flood of one kind, from wherever, hides no other kind: not that somebody must wait.
+// A flood of one kind does not hide another kind, e.g. lockouts.
 func TestEventLogCountsByKind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +135,7 @@ func TestEventLogCountsByKind(t *testing.T) {
 	})
 }
 
-// An attacker has as many addresses of IPv6 as they like.
+// IPv6 addresses are counted by network, because an attacker has many.
 func TestEventLogCountsByNetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,8 +151,8 @@ func TestEventLogCountsByNetwork(t *testing.T) {
 	})
 }
 
-// However many addresses a flood comes from, there is a bound to what it has written in
-// a minute, and all of it is told or counted.
+// However many addresses a flood uses, the number of records per minute is limited, and every event
+// is written or counted.
 func TestEventLogOfManyAddresses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -176,7 +175,7 @@ func TestEventLogOfManyAddresses(t *testing.T) {
 	})
 }
 
-// At the end nothing is kept back, nor told twice.
+// Flush writes every count exactly once.
 func TestEventLogFlush(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +196,7 @@ func TestEventLogFlush(t *testing.T) {
 	})
 }
 
-// What somebody typed can neither fill the log nor forge a line of it.
+// User input can neither flood the log nor forge lines.
 func TestEventLogIsBounded(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, typed string }{

@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// Each outcome is one event, of which kind, by whom and for whom.
+// Each outcome is one event with kind, user and client.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -114,8 +114,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// What was refused is anonymous unless somebody had proved something: as a client,
-// by a secret or key, or as a person. What succeeded never is.
+// A rejection is anonymous unless the sender was authenticated as a client, by secret or key, or as
+// a user. Successes are never anonymous.
 func TestAnonymousEvents(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -185,7 +185,7 @@ func TestAuditOfFederatedSignIn(t *testing.T) {
 	}
 }
 
-// The address is the one that the configuration finds, not the peer's.
+// The address is the one determined by the configuration, not the peer's.
 func TestAuditAddress(t *testing.T) {
 	t.Parallel()
 	var got string
@@ -199,8 +199,7 @@ func TestAuditAddress(t *testing.T) {
 	}
 }
 
-// Whoever must wait is told of by their account, where there is one, and the wait in
-// words, once.
+// A throttled attempt is recorded once, with the account, if it exists, and the wait in words.
 func TestAuditOfWaits(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -235,7 +234,7 @@ func TestAuditOfWaits(t *testing.T) {
 	}
 }
 
-// A refusal on the way to a provider and back names it, and the account where it is known.
+// A rejection during a federated sign-in names the provider, and the account if known.
 func TestAuditOfFailedFederation(t *testing.T) {
 	t.Parallel()
 	clinic := []people.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
@@ -290,7 +289,7 @@ func TestAuditOfFailedFederation(t *testing.T) {
 	}
 }
 
-// Each session that is ended is one record that says how.
+// Each ended session is one record with the reason.
 func TestAuditOfEndedSessions(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -335,7 +334,7 @@ func TestAuditOfEndedSessions(t *testing.T) {
 	}
 }
 
-// refusedEvents keeps the refusals of a server.
+// refusedEvents collects the rejections of a server.
 type refusedEvents []audit.Event
 
 // Record implements [authorize.Config].Audit.
@@ -345,7 +344,7 @@ func (r *refusedEvents) Record(_ context.Context, e audit.Event) {
 	}
 }
 
-// check checks that a request was refused, and that each event of it names the client.
+// check checks that a request was rejected and that each of its events names the client.
 func (r *refusedEvents) check(t *testing.T, name, clientID string, status int) {
 	t.Helper()
 	events := *r
@@ -360,8 +359,8 @@ func (r *refusedEvents) check(t *testing.T, name, clientID string, status int) {
 	}
 }
 
-// TestRefusalsNameClient sends rejected requests of each authentication method to each endpoint for clients: the audit trail
-// names the client, whatever part of the request names it.
+// TestRefusalsNameClient sends rejected requests with each authentication method to each endpoint
+// for clients. The audit trail names the client, whichever part of the request identifies it.
 func TestRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var trail refusedEvents
@@ -390,7 +389,7 @@ func TestRefusalsNameClient(t *testing.T) {
 		client string
 		form   func() url.Values
 		basic  []string
-		proves bool // who the client is
+		proves bool // whether the client is authenticated
 	}{
 		"assertion":               {"backend", func() url.Values { return assertion(nil, nil) }, nil, true},
 		"assertion and client_id": {"backend", func() url.Values { return with(assertion(nil, nil), "client_id", "backend") }, nil, true},
@@ -457,8 +456,8 @@ func TestRefusalsNameClient(t *testing.T) {
 	}
 }
 
-// TestBrowserRefusalsNameClient does the same for endpoints that browsers are sent to, for access tokens, and refresh tokens without
-// a client_id.
+// TestBrowserRefusalsNameClient does the same for browser endpoints, access tokens, and refresh
+// tokens without client_id.
 func TestBrowserRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var trail refusedEvents
@@ -489,7 +488,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 	for _, tt := range []struct {
 		name, client string
 		request      *http.Request
-		sent         bool // a redirect URI that is not registered
+		sent         bool // whether an unregistered redirect URI was sent
 	}{
 		{"wrong redirect_uri", "app", authorize(url.Values{"redirect_uri": {wrong}}), true},
 		{"no redirect_uri", "app", authorize(url.Values{"redirect_uri": {""}}), false},
@@ -537,7 +536,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 	}
 }
 
-// TestRedirectOfRefusal logs and keeps the URI bounded and escaped, with the registered one that shares most with it.
+// TestRedirectOfRefusal checks that the URI is logged truncated and escaped, with the closest registered URI.
 func TestRedirectOfRefusal(t *testing.T) {
 	t.Parallel()
 	var kept audit.Refusals

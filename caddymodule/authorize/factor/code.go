@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// UseCode accepts a code of the person's authenticator app, or a recovery code, once. The
-// error for any other is [people.ErrWrongCode]. It returns how to release the code, if its
-// sign-in fails through our fault.
+// UseCode accepts a code of the user's authenticator app, or a recovery code, once. The error is
+// [people.ErrWrongCode] for any other code. The returned function makes the code usable again after
+// an internal error.
 func (fs *Factors) UseCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
 	if recovery := recoveryCode(code); recovery != "" {
 		return fs.useRecoveryCode(ctx, user, recovery)
@@ -49,8 +49,8 @@ func (fs *Factors) useRecoveryCode(ctx context.Context, user *people.User, code 
 	}, err
 }
 
-// EnrolApp enrols an authenticator app, once a code shows that it has the secret. It returns
-// the recovery codes, if these are the person's first. The code counts as used.
+// EnrolApp enrolls an authenticator app after a code has proved possession of the secret. It
+// returns recovery codes if these are the user's first. The code counts as used.
 func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, by By, secret, code string) (recovery []string, err error) {
 	if user.TOTPSecret != "" {
 		return nil, ErrConfigured
@@ -76,7 +76,7 @@ func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, by By, secre
 	return recovery, nil
 }
 
-// RemoveApp removes a person's own authenticator app.
+// RemoveApp removes a user's enrolled authenticator app.
 func (fs *Factors) RemoveApp(ctx context.Context, user *people.User, by By) error {
 	return fs.Enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		if e.App == nil {
@@ -90,12 +90,12 @@ func (fs *Factors) RemoveApp(ctx context.Context, user *people.User, by By) erro
 
 const (
 	recoveryCodes  = 10
-	recoveryLength = 16 // letters: 80 bits, so that a plain hash suffices
+	recoveryLength = 16 // letters: 80 bits, sufficient for an unsalted fast hash
 )
 
-var recoveryEncoding = base32.NewEncoding("abcdefghijkmnpqrstuvwxyz23456789").WithPadding(base32.NoPadding) // no l, o, 0, 1
+var recoveryEncoding = base32.NewEncoding("abcdefghijkmnpqrstuvwxyz23456789").WithPadding(base32.NoPadding) // without l, o, 0, 1
 
-// newRecovery replaces the recovery codes, and returns the new ones.
+// newRecovery replaces the recovery codes and returns the new ones.
 func (e *Enrolment) newRecovery(user string) (codes []string) {
 	e.Recovery = nil
 	for range recoveryCodes {
@@ -106,8 +106,8 @@ func (e *Enrolment) newRecovery(user string) (codes []string) {
 	return codes
 }
 
-// firstRecovery makes recovery codes with the first factor, so that who loses it can still
-// sign in.
+// firstRecovery creates recovery codes with the first factor, so that losing it does not lock the
+// user out.
 func (e *Enrolment) firstRecovery(user string) []string {
 	if len(e.Recovery) > 0 {
 		return nil
@@ -127,8 +127,8 @@ func recoveryHash(user, code string) []byte {
 	return sum[:]
 }
 
-// recoveryCode is what a typed code is without what people put between its letters; "" if it
-// cannot be a recovery code.
+// recoveryCode normalizes a typed recovery code by removing separators; "" if it cannot be a
+// recovery code.
 func recoveryCode(typed string) string {
 	code := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(typed))
 	if len(code) != recoveryLength {
@@ -137,7 +137,7 @@ func recoveryCode(typed string) string {
 	return code
 }
 
-// RenewRecovery replaces a person's recovery codes. They need another factor first.
+// RenewRecovery replaces a user's recovery codes, which requires another factor.
 func (fs *Factors) RenewRecovery(ctx context.Context, user *people.User, by By) (codes []string, err error) {
 	err = fs.Enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		if !e.any() && user.TOTPSecret == "" {
@@ -149,10 +149,10 @@ func (fs *Factors) RenewRecovery(ctx context.Context, user *people.User, by By) 
 	return codes, err
 }
 
-// useRecovery uses up a recovery code; false if it is none of the person's.
+// useRecovery uses a recovery code up; false if it is not one of the user's.
 func (fs *Factors) useRecovery(ctx context.Context, user, code string) (used bool, err error) {
 	hash := recoveryHash(user, code)
-	same := func(other []byte) bool { return bytes.Equal(other, hash) } // of 80 random bits: timing tells nothing
+	same := func(other []byte) bool { return bytes.Equal(other, hash) } // of 80 random bits: timing reveals nothing
 	err = fs.Enrolments.change(ctx, user, func(e *Enrolment) error {
 		if used = slices.ContainsFunc(e.Recovery, same); !used {
 			return errUnchanged
@@ -166,7 +166,7 @@ func (fs *Factors) useRecovery(ctx context.Context, user, code string) (used boo
 	return used && err == nil, err
 }
 
-// releaseRecovery puts a recovery code back after a sign-in that failed through our fault.
+// releaseRecovery restores a recovery code after an internal error.
 func (fs *Factors) releaseRecovery(ctx context.Context, user, code string) error {
 	return fs.Enrolments.change(ctx, user, func(e *Enrolment) error {
 		e.Recovery = append(e.Recovery, recoveryHash(user, code))
@@ -174,5 +174,5 @@ func (fs *Factors) releaseRecovery(ctx context.Context, user, code string) error
 	})
 }
 
-// errUnchanged leaves an enrolment as it is.
+// errUnchanged leaves an enrolment unchanged.
 var errUnchanged = errors.New("nothing to change")

@@ -19,31 +19,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Factors knows and checks the factors of local users.
+// Factors manages and verifies the factors of local users.
 type Factors struct {
-	Directory  *people.Directory // whose factors they are
-	Enrolments *Enrolments       // what they enrolled
-	OTP        *people.OTP       // checks codes of authenticator apps
-	Passkeys   *Passkeys         // nil if the issuer's host cannot have any
-	Logger     *slog.Logger      // gets failures to release a code
+	Directory  *people.Directory // local users
+	Enrolments *Enrolments       // enrolled factors
+	OTP        *people.OTP       // verification of authenticator app codes
+	Passkeys   *Passkeys         // nil if the issuer's host does not permit passkeys
+	Logger     *slog.Logger      // log for failures to release a code
 }
 
-// Held are the factors that a person has beside their password.
+// Held contains the second factors of a user.
 type Held struct {
 	Enrolment
-	Configured bool // an authenticator app that the configuration says
+	Configured bool // authenticator app from the configuration
 }
 
-// Any reports whether the person has any.
+// Any reports whether the user has a second factor.
 func (h *Held) Any() bool { return h.Configured || h.any() }
 
-// HasApp reports whether the person has an authenticator app.
+// HasApp reports whether the user has an authenticator app.
 func (h *Held) HasApp() bool { return h.Configured || h.App != nil }
 
-// Local reports whether a person can have factors here.
+// Local reports whether a user can have factors here.
 func (fs *Factors) Local(user *people.User) bool { return fs.Directory.User(user.ID) != nil }
 
-// Of returns the factors of a person: none if they are not a local user.
+// Of returns the factors of a user: none for federated users.
 func (fs *Factors) Of(ctx context.Context, user *people.User) (*Held, error) {
 	if !fs.Local(user) {
 		return new(Held), nil
@@ -55,17 +55,17 @@ func (fs *Factors) Of(ctx context.Context, user *people.User) (*Held, error) {
 	return &Held{*e, user.TOTPSecret != ""}, nil
 }
 
-// Lacking reports whether a session must prove a second factor before it gives anything more: the person has set one up
-// since, in another session.
+// Lacking reports whether a session requires a second factor, because the user has since enrolled
+// one in another session.
 func (h *Held) Lacking(by By) bool { return h.Any() && h.Session != by.SID && !by.MultiFactor }
 
-// Lacking is [Held.Lacking] of a person.
+// Lacking is [Held.Lacking] for a user.
 func (fs *Factors) Lacking(ctx context.Context, user *people.User, by By) (bool, error) {
 	held, err := fs.Of(ctx, user)
 	return err == nil && held.Lacking(by), err
 }
 
-// Binding is a hash that changes with a person's password and with their factors, but not with the use of one.
+// Binding returns a hash that changes with a user's password and factors, but not with their use.
 func (fs *Factors) Binding(ctx context.Context, user *people.User) (string, error) {
 	held, err := fs.Of(ctx, user)
 	if err != nil {
@@ -83,35 +83,35 @@ func (fs *Factors) Binding(ctx context.Context, user *people.User) (string, erro
 	return string(h.Sum(nil)), nil
 }
 
-// lifetime is that of what is enrolled, from its latest change or use.
+// lifetime is the lifetime of an enrolment after its latest change or use.
 const lifetime = 20 * 365 * 24 * time.Hour
 
-// Enrolment is what a person enrolled by themself, as stored.
+// Enrolment contains the enrolled factors of a user, as stored.
 type Enrolment struct {
-	App      *App      `json:"app,omitempty"`      // their authenticator app
+	App      *App      `json:"app,omitempty"`      // authenticator app
 	Recovery [][]byte  `json:"recovery,omitempty"` // hashes of the unused recovery codes
-	Handle   []byte    `json:"handle,omitempty"`   // the user handle of all their passkeys
+	Handle   []byte    `json:"handle,omitempty"`   // user handle of all passkeys
 	Passkeys []Passkey `json:"passkeys,omitempty"` // oldest first
-	Session  string    `json:"session,omitempty"`  // the sid in which the first factor was set up
+	Session  string    `json:"session,omitempty"`  // sid of the session in which the first factor was enrolled
 
-	Owner oauth2.Generation `json:"owner,omitempty"` // whose it is, of those that had the name
+	Owner oauth2.Generation `json:"owner,omitempty"` // generation of the user who enrolled
 }
 
-// App is a person's authenticator app (RFC 6238).
+// App is an enrolled authenticator app (RFC 6238).
 type App struct {
-	Secret string    `json:"secret"` // its key, as [people.User.TOTPSecret]
-	Added  time.Time `json:"added"`  // when it was enrolled
+	Secret string    `json:"secret"` // key, as in [people.User].TOTPSecret
+	Added  time.Time `json:"added"`  // enrollment time
 }
 
-// Passkey is a passkey of a person.
+// Passkey is an enrolled passkey.
 type Passkey struct {
-	Credential webauthn.Credential `json:"credential"` // without its attestation, which nobody asked for
-	Name       string              `json:"name"`       // as the person calls it
-	Added      time.Time           `json:"added"`      // when it was enrolled
-	Used       time.Time           `json:"used"`       // when it was last used; zero if never
+	Credential webauthn.Credential `json:"credential"` // without attestation, which is not requested
+	Name       string              `json:"name"`       // name chosen by the user
+	Added      time.Time           `json:"added"`      // enrollment time
+	Used       time.Time           `json:"used"`       // last use; zero for never
 }
 
-// The refusals to change what a person has enrolled.
+// Errors for changes of enrolments.
 var (
 	ErrEnrolled   = &oauth2.Error{Code: "access_denied", Description: "there is one already", Status: http.StatusConflict}
 	ErrConfigured = &oauth2.Error{Code: "access_denied", Description: "it is in the configuration", Status: http.StatusConflict}
@@ -119,22 +119,22 @@ var (
 	ErrUnknown    = &oauth2.Error{Code: "access_denied", Description: "there is no such factor", Status: http.StatusNotFound}
 )
 
-// any reports whether the person has enrolled a factor. Recovery codes alone are none.
+// any reports whether a factor is enrolled. Recovery codes alone do not count.
 func (e *Enrolment) any() bool { return e.App != nil || len(e.Passkeys) > 0 }
 
-// Enrolments stores what people enrolled, sealed, so that who can write to the store can
-// neither read their keys nor add one.
+// Enrolments stores enrolled factors sealed, so that write access to the store permits neither
+// reading keys nor adding factors.
 type Enrolments struct {
-	Durable store.Store     // holds them
-	Keys    keyring.Storing // seal them
+	Durable store.Store     // store for enrolments
+	Keys    keyring.Storing // sealing keys
 
-	// Generation says who has a name now.
+	// Generation returns the current generation of a user name.
 	Generation func(user string) oauth2.Generation
 }
 
 func enrolmentKey(user string) string { return store.Key("factors", user) }
 
-// Load returns what a person enrolled, which may be nothing.
+// Load returns the enrolment of a user, possibly empty.
 func (es *Enrolments) Load(ctx context.Context, user string) (*Enrolment, error) {
 	stored, err := es.Durable.Get(ctx, enrolmentKey(user))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -158,7 +158,8 @@ func (es *Enrolments) open(ctx context.Context, user string, stored []byte) (*En
 	return es.owned(user, e)
 }
 
-// owned returns what was read, if it is of who has the name here. A later owner is not known here yet.
+// owned returns the enrolment if it belongs to the current user of the name. It returns an error if it belongs to a later user
+// not yet known at this gateway.
 func (es *Enrolments) owned(user string, e *Enrolment) (*Enrolment, error) {
 	now := es.Generation(user)
 	switch {
@@ -170,8 +171,8 @@ func (es *Enrolments) owned(user string, e *Enrolment) (*Enrolment, error) {
 	return new(Enrolment), nil
 }
 
-// change changes what a person enrolled, unless do returns an error. After a concurrent
-// change, do runs again.
+// change modifies a user's enrolment unless do returns an error. After a concurrent change, do runs
+// again.
 func (es *Enrolments) change(ctx context.Context, user string, do func(*Enrolment) error) error {
 	return store.Alter(ctx, es.Durable, enrolmentKey(user), lifetime, func(stored []byte) ([]byte, error) {
 		e, err := es.open(ctx, user, stored)
@@ -191,22 +192,22 @@ func (es *Enrolments) change(ctx context.Context, user string, do func(*Enrolmen
 	})
 }
 
-// By is the session in which a person changes what they enrolled.
+// By describes the session in which a user changes factors.
 type By struct {
-	SID         string // of the session
-	MultiFactor bool   // they signed in to it with a second factor
+	SID         string // sid of the session
+	MultiFactor bool   // whether the session was started with a second factor
 }
 
-// BySession is By of a session and how its person signed in (acr).
+// BySession returns the By of a session with the given acr.
 func BySession(sid, acr string) By {
 	return By{SID: sid, MultiFactor: oauth2.MeetsACR(acr, oauth2.ACRMultiFactor)}
 }
 
-// ErrUnproved refuses a change in a session without a second factor, of who has one.
+// ErrUnproved rejects changes in a session without the user's second factor.
 var ErrUnproved = &oauth2.Error{Code: "access_denied", Description: "the session lacks the second factor", Status: http.StatusForbidden}
 
-// changeBy is change in a session. A person who has a second factor must have proved one there, also if it was enrolled
-// a moment ago elsewhere: else whoever knows the password alone could add their own beside it.
+// changeBy is change in a session. A user with a second factor must have proved it in the session, even if it
+// was enrolled just now in another session. Otherwise an attacker with the password could add a factor.
 func (es *Enrolments) changeBy(ctx context.Context, user *people.User, by By, do func(*Enrolment) error) error {
 	return es.change(ctx, user.ID, func(e *Enrolment) error {
 		if !by.MultiFactor && (e.any() || user.TOTPSecret != "") {
@@ -219,8 +220,8 @@ func (es *Enrolments) changeBy(ctx context.Context, user *people.User, by By, do
 	})
 }
 
-// Reset removes all that a person enrolled, and reports whether there was anything. It does
-// not have to read it: the key that sealed it may be lost.
+// Reset removes all enrolled factors of a user and reports whether any existed. It works even if
+// the sealing key was lost.
 func (es *Enrolments) Reset(ctx context.Context, user string) (bool, error) {
 	_, err := es.Durable.Take(ctx, enrolmentKey(user))
 	if errors.Is(err, store.ErrNotFound) {
@@ -229,7 +230,7 @@ func (es *Enrolments) Reset(ctx context.Context, user string) (bool, error) {
 	return err == nil, err
 }
 
-// find returns the index of a passkey by the id of its credential, or -1.
+// find returns the index of a passkey by credential id, or -1.
 func (e *Enrolment) find(id []byte) int {
 	return slices.IndexFunc(e.Passkeys, func(p Passkey) bool { return string(p.Credential.ID) == string(id) })
 }

@@ -23,7 +23,7 @@ import (
 
 const issuer = "https://fhir.example.org"
 
-// world is a server's factors, and what they are kept in.
+// world contains a server's factors and stores.
 type world struct {
 	*factor.Factors
 	durable *storetest.Intercepted
@@ -38,7 +38,7 @@ func (plain) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// sharedKeys are those of all tests, because making an RSA key takes long.
+// sharedKeys are the keys of all tests, because generating an RSA key is slow.
 var sharedKeys = sync.OnceValue(func() *keyring.Keyring {
 	return keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
 })
@@ -67,14 +67,14 @@ func newWorld(t *testing.T) *world {
 	}
 }
 
-// request is one of the world's browser.
+// request returns a request of the world's browser.
 func (w *world) request(t *testing.T) *http.Request {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 	r.AddCookie(w.browser)
 	return r
 }
 
-// code is that of an authenticator app, steps from now.
+// code returns the code of an authenticator app some steps from now.
 func code(t *testing.T, secret string, steps int) string {
 	t.Helper()
 	key, err := totp.DecodeSecret(secret)
@@ -84,8 +84,7 @@ func code(t *testing.T, secret string, steps int) string {
 	return totp.Code(key, time.Now().Unix()/30+int64(steps))
 }
 
-// enrolApp enrols an authenticator app with an earlier step's code, so that the present one's
-// is unused.
+// enrolApp enrolls an authenticator app with a previous code, so that the current code is unused.
 func (w *world) enrolApp(t *testing.T) (secret string, recovery []string) {
 	t.Helper()
 	secret = totp.NewSecret()
@@ -136,7 +135,7 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// The authenticator app of the configuration stays as it is.
+// An authenticator app in the configuration cannot be changed.
 func TestConfiguredApp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -185,7 +184,7 @@ func TestRecoveryCodes(t *testing.T) {
 	}
 }
 
-// Of several that use a recovery code, or enrol, at once, one succeeds.
+// Of concurrent uses of a recovery code, or enrollments, exactly one succeeds.
 func TestFactorRaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -225,7 +224,7 @@ func atOnce(do func(int) error) (succeeded int) {
 
 var errDown = errors.New("the store is down")
 
-// failing makes all calls of a method whose key begins so fail.
+// failing makes calls of a method for keys with a prefix fail.
 func (w *world) failing(method, prefix string) (repair func()) {
 	w.durable.Before = func(called, key string) error {
 		if called == method && strings.HasPrefix(key, prefix) {
@@ -236,12 +235,12 @@ func (w *world) failing(method, prefix string) (repair func()) {
 	return func() { w.durable.Before = nil }
 }
 
-// A store that fails half-way leaves things as they were: the same can be tried again.
+// A store failure changes nothing, so that the operation can be retried.
 func TestFactorFaults(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		method, prefix string
-		enrolled       bool // before
+		enrolled       bool // whether a factor is already enrolled
 		do             func(context.Context, *world) error
 	}{
 		"enrolling": {"Add", "factors:", false, func(ctx context.Context, w *world) error {
@@ -289,8 +288,7 @@ func mustCode(secret string) string {
 	return totp.Code(key, time.Now().Unix()/30)
 }
 
-// What cannot be read is an error, and not nothing: that would let people in by their
-// password alone.
+// An unreadable enrolment is an error. Treating it as empty would permit sign-in by password alone.
 func TestUnreadableEnrolment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -307,7 +305,7 @@ func TestUnreadableEnrolment(t *testing.T) {
 	}
 }
 
-// Somebody's entry in the store means nothing as somebody else's.
+// A user's entry in the store is invalid for another user.
 func TestEnrolmentIsBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -23,44 +23,44 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// maxPasskeys is how many passkeys a person can have.
+// maxPasskeys is the maximum number of passkeys per user.
 const maxPasskeys = 20
 
-// Passkeys enrols and checks passkeys.
+// Passkeys enrolls and verifies passkeys.
 type Passkeys struct {
 	web        *webauthn.WebAuthn
-	origin     string // of the pages that ask
+	origin     string // origin of the pages
 	enrolments *Enrolments
 	directory  *people.Directory
 	sealer     *browser.Sealer
-	challenges store.Store   // those that were answered
-	answers    *store.Latest // of each person
-	inUse      atomic.Bool   // what [Passkeys.InUse] found
+	challenges store.Store   // store for answered challenges
+	answers    *store.Latest // answered challenges by user
+	inUse      atomic.Bool   // cached result of [Passkeys.InUse]
 }
 
-// ErrPasskey refuses a passkey.
+// ErrPasskey rejects a passkey.
 var ErrPasskey = errors.New("the passkey was not accepted")
 
-// ceremonyLifetime is how long a challenge can be answered.
+// ceremonyLifetime is the lifetime of a challenge.
 const ceremonyLifetime = 10 * time.Minute
 
 const (
 	spentLifetime = ceremonyLifetime + time.Minute
 
-	// maxAnswers is how many answered challenges of one person are remembered. Each took the
-	// person's passkey, in this browser.
+	// maxAnswers is the number of answered challenges remembered per user. Each required the user's
+	// passkey in this browser.
 	maxAnswers = 200
 )
 
-// refusePasskey returns an [ErrPasskey] that says why in the log alone.
+// refusePasskey returns an [ErrPasskey] with a cause that is only logged.
 func refusePasskey(cause error) error {
 	return &oauth2.Error{
 		Code: "access_denied", Description: ErrPasskey.Error(), Status: http.StatusForbidden, Err: errors.Join(ErrPasskey, cause),
 	}
 }
 
-// NewPasskeys returns the passkeys of an issuer: its host is the relying party, and its
-// address the origin. It returns nil if the host is an IP address, which can have none.
+// NewPasskeys returns the passkeys of an issuer: its host is the relying party id, and its URL the
+// origin. It returns nil for an IP address, which does not permit passkeys.
 func NewPasskeys(issuer string, enrolments *Enrolments, directory *people.Directory, sealer *browser.Sealer, challenges store.Store) *Passkeys {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -81,22 +81,22 @@ func NewPasskeys(issuer string, enrolments *Enrolments, directory *people.Direct
 	}
 }
 
-// owner is a person as the ceremonies see them.
+// owner is a user in the form required by ceremonies.
 type owner struct {
 	user      *people.User
 	enrolment *Enrolment
 }
 
-// WebAuthnID is the user handle.
+// WebAuthnID returns the user handle.
 func (o owner) WebAuthnID() []byte { return o.enrolment.Handle }
 
-// WebAuthnName is the name to sign in with.
+// WebAuthnName returns the sign-in name.
 func (o owner) WebAuthnName() string { return o.user.ID }
 
-// WebAuthnDisplayName is what the authenticator shows.
+// WebAuthnDisplayName returns the name shown by the authenticator.
 func (o owner) WebAuthnDisplayName() string { return o.user.Label().Name }
 
-// WebAuthnCredentials are the person's passkeys.
+// WebAuthnCredentials returns the user's passkeys.
 func (o owner) WebAuthnCredentials() []webauthn.Credential {
 	credentials := make([]webauthn.Credential, len(o.enrolment.Passkeys))
 	for i, p := range o.enrolment.Passkeys {
@@ -105,11 +105,11 @@ func (o owner) WebAuthnCredentials() []webauthn.Credential {
 	return credentials
 }
 
-// Ceremony is a challenge that a page hands to the browser. The browser keeps it, sealed, so
-// that one that is never answered takes no memory here.
+// Ceremony is a challenge for a page. The browser stores it sealed, so that abandoned challenges
+// use no memory.
 type Ceremony struct {
-	Options string // for navigator.credentials, in JSON
-	Sealed  string // comes back with the answer
+	Options string // options of navigator.credentials in JSON
+	Sealed  string // sealed challenge, submitted with the response
 }
 
 // begin seals a challenge for this browser and one purpose.
@@ -122,7 +122,7 @@ func (ps *Passkeys) begin(w http.ResponseWriter, r *http.Request, purpose string
 	return &Ceremony{Options: string(shown), Sealed: sealed}, err
 }
 
-// open opens what begin sealed.
+// open unseals a challenge sealed by begin.
 func (ps *Passkeys) open(r *http.Request, purpose, sealed string) (session webauthn.SessionData, err error) {
 	err = ps.sealer.UnsealJSON(r, "passkey "+purpose, sealed, ceremonyLifetime, refusePasskey(keyring.ErrUnsealed), &session)
 	return session, err
@@ -130,8 +130,8 @@ func (ps *Passkeys) open(r *http.Request, purpose, sealed string) (session webau
 
 var errReplayed = errors.New("the challenge was answered before")
 
-// spend uses a challenge up. Call it when the answer is known to be right: wrong ones, which
-// need no key, must not fill the store.
+// spend uses a challenge up. It must be called only for verified responses, because wrong ones,
+// which need no key, must not fill the store.
 func (ps *Passkeys) spend(ctx context.Context, user string, session webauthn.SessionData) error {
 	key := challengeKey(session)
 	err := ps.challenges.Do(ctx, append(ps.answers.Adding(user, key), &store.Call{Op: store.Add, Key: key, TTL: spentLifetime})...)
@@ -145,17 +145,17 @@ func challengeKey(session webauthn.SessionData) string {
 	return store.Key("passkey-challenge", session.Challenge)
 }
 
-// release lets a challenge be answered again if what followed failed through our fault.
+// release makes a challenge usable again after an internal error.
 func (ps *Passkeys) release(ctx context.Context, session webauthn.SessionData, err error) {
 	if _, refused := errors.AsType[*oauth2.Error](err); err != nil && !refused {
-		_ = ps.challenges.Delete(context.WithoutCancel(ctx), challengeKey(session)) // else it expires
+		_ = ps.challenges.Delete(context.WithoutCancel(ctx), challengeKey(session)) // on error, the entry expires
 	}
 }
 
 const signInPurpose = "sign-in"
 
-// BeginSignIn begins a sign-in with a passkey alone: whoever answers says who they are, and
-// their device verifies that.
+// BeginSignIn starts a sign-in by passkey alone: the passkey identifies the user, and the device
+// verifies them.
 func (ps *Passkeys) BeginSignIn(w http.ResponseWriter, r *http.Request) (*Ceremony, error) {
 	options, session, err := ps.web.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
 	if err != nil {
@@ -164,14 +164,14 @@ func (ps *Passkeys) BeginSignIn(w http.ResponseWriter, r *http.Request) (*Ceremo
 	return ps.begin(w, r, signInPurpose, options.Response, session)
 }
 
-// Answered is a right answer to a challenge.
+// Answered is a verified response to a challenge.
 type Answered struct {
-	User *people.User // whose passkey it is
-	AMR  []string     // how they proved who they are (RFC 8176)
+	User *people.User // owner of the passkey
+	AMR  []string     // authentication methods (RFC 8176)
 }
 
-// SignIn returns who answered the challenge of a sign-in. Beside an error, it returns whose
-// passkey was refused, as far as that is known.
+// SignIn returns the user who responded to a sign-in challenge. With an error, it returns the owner
+// of the rejected passkey, if known.
 func (ps *Passkeys) SignIn(r *http.Request, sealed, answer string) (*Answered, error) {
 	session, parsed, err := ps.read(r, signInPurpose, sealed, answer)
 	if err != nil {
@@ -187,7 +187,7 @@ func (ps *Passkeys) SignIn(r *http.Request, sealed, answer string) (*Answered, e
 
 var errNoHandle = errors.New("nobody here has this user handle")
 
-// byHandle returns the person with a user handle.
+// byHandle returns the user with a user handle.
 func (ps *Passkeys) byHandle(ctx context.Context, handle []byte) (owner, error) {
 	id, err := ps.enrolments.Durable.Get(ctx, handleKey(handle))
 	if errors.Is(err, store.ErrNotFound) {
@@ -206,7 +206,7 @@ func (ps *Passkeys) byHandle(ctx context.Context, handle []byte) (owner, error) 
 
 func factorPurpose(user string) string { return "second factor " + user }
 
-// BeginSecondFactor begins the second factor of a person with a passkey.
+// BeginSecondFactor starts a second factor by passkey.
 func (ps *Passkeys) BeginSecondFactor(w http.ResponseWriter, r *http.Request, user *people.User) (*Ceremony, error) {
 	e, err := ps.enrolments.Load(r.Context(), user.ID)
 	if err != nil {
@@ -219,7 +219,7 @@ func (ps *Passkeys) BeginSecondFactor(w http.ResponseWriter, r *http.Request, us
 	return ps.begin(w, r, factorPurpose(user.ID), options.Response, session)
 }
 
-// SecondFactor checks a person's answer to the challenge of their second factor.
+// SecondFactor verifies a user's response to the challenge of the second factor.
 func (ps *Passkeys) SecondFactor(r *http.Request, user *people.User, sealed, answer string) (*Answered, error) {
 	session, parsed, err := ps.read(r, factorPurpose(user.ID), sealed, answer)
 	if err != nil {
@@ -233,7 +233,7 @@ func (ps *Passkeys) SecondFactor(r *http.Request, user *people.User, sealed, ans
 	return ps.answered(r.Context(), user, session, parsed, err)
 }
 
-// read opens a challenge and reads the answer to it.
+// read unseals a challenge and parses the response.
 func (ps *Passkeys) read(r *http.Request, purpose, sealed, answer string) (session webauthn.SessionData, parsed *protocol.ParsedCredentialAssertionData, err error) {
 	if session, err = ps.open(r, purpose, sealed); err != nil {
 		return session, nil, err
@@ -248,7 +248,7 @@ func (ps *Passkeys) read(r *http.Request, purpose, sealed, answer string) (sessi
 	return session, parsed, err
 }
 
-// answered completes an answer after its check, and uses up the challenge if it was right.
+// answered completes a verified response and uses the challenge up.
 func (ps *Passkeys) answered(ctx context.Context, user *people.User, session webauthn.SessionData, parsed *protocol.ParsedCredentialAssertionData, wrong error) (*Answered, error) {
 	data := parsed.Response.AuthenticatorData
 	a := &Answered{User: user, AMR: amrOf(data.Flags)}
@@ -263,10 +263,10 @@ func (ps *Passkeys) answered(ctx context.Context, user *people.User, session web
 	return a, err
 }
 
-// ErrCloned refuses a passkey whose counter went back: there is another copy of it.
+// ErrCloned rejects a passkey whose signature counter has decreased, which indicates a copy.
 var ErrCloned = errors.New("the passkey's counter went back, so there may be a copy of it")
 
-// noteUse stores the counter of a passkey, unless it went back.
+// noteUse stores the signature counter of a passkey, unless it has decreased.
 func (ps *Passkeys) noteUse(ctx context.Context, user string, id []byte, data protocol.AuthenticatorData) error {
 	return ps.enrolments.change(ctx, user, func(e *Enrolment) error {
 		i := e.find(id)
@@ -283,9 +283,9 @@ func (ps *Passkeys) noteUse(ctx context.Context, user string, id []byte, data pr
 	})
 }
 
-// amrOf says how a passkey proved its owner (RFC 8176): by a key that never leaves its
-// hardware, unless it can be backed up, and that its owner touched. If the device verified
-// them too, by a PIN or by what they are, that is a second factor.
+// amrOf returns the authentication methods of a passkey (RFC 8176): a hardware key, or a software
+// key if it can be backed up, with user presence. User verification by the device, by PIN or
+// biometrics, is a second factor.
 func amrOf(flags protocol.AuthenticatorFlags) []string {
 	amr := []string{"hwk", "user"}
 	if flags.HasBackupEligible() {
@@ -298,17 +298,17 @@ func amrOf(flags protocol.AuthenticatorFlags) []string {
 }
 
 const (
-	handleSize = 32 // bytes of a user handle
-	maxName    = 60 // runes of a passkey's name
+	handleSize = 32 // size of a user handle in bytes
+	maxName    = 60 // maximum length of a passkey's name in runes
 )
 
 func enrolPurpose(user, sid string) string { return "enrol " + sid + " " + user }
 
-// handleKey is the store's key of whose a user handle is. The handle itself says nothing of
-// the person (Web Authentication §14.6.1).
+// handleKey returns the store key of the owner of a user handle. The handle itself reveals nothing
+// about the user (Web Authentication §14.6.1).
 func handleKey(handle []byte) string { return store.Key("passkey-handle", string(handle)) }
 
-// BeginEnrolment begins to enrol a passkey in the session with a sid.
+// BeginEnrolment starts the enrollment of a passkey in a session.
 func (ps *Passkeys) BeginEnrolment(w http.ResponseWriter, r *http.Request, user *people.User, sid string) (*Ceremony, error) {
 	e, err := ps.enrolments.Load(r.Context(), user.ID)
 	if err != nil {
@@ -325,8 +325,8 @@ func (ps *Passkeys) BeginEnrolment(w http.ResponseWriter, r *http.Request, user 
 	return ps.begin(w, r, enrolPurpose(user.ID, sid), options.Response, session)
 }
 
-// Enrol enrols the passkey that answered a challenge. It returns the recovery codes, if these
-// are the person's first.
+// Enrol enrolls the passkey that responded to a challenge. It returns recovery codes if these are
+// the user's first.
 func (ps *Passkeys) Enrol(r *http.Request, user *people.User, by By, sealed, answer, name string) (recovery []string, err error) {
 	session, err := ps.open(r, enrolPurpose(user.ID, by.SID), sealed)
 	if err != nil {
@@ -361,8 +361,8 @@ var (
 	errRSAKey       = errors.New("the RSA key is shorter than 2048 bits, or none")
 )
 
-// check refuses what nobody could sign in with, and an origin that no browser writes: the
-// library compares it without case.
+// check rejects unusable credentials, and origins not spelled like a browser's, because the library
+// compares them case-insensitively.
 func (ps *Passkeys) check(c *webauthn.Credential, origin string) error {
 	switch {
 	case origin != ps.origin:
@@ -377,10 +377,10 @@ func (ps *Passkeys) check(c *webauthn.Credential, origin string) error {
 	return err
 }
 
-// minRSABits is what Web Authentication's authenticators have at least; crypto/rsa verifies none below 1024.
+// minRSABits is the minimum of Web Authentication authenticators; crypto/rsa rejects keys below 1024 bits.
 const minRSABits = 2048
 
-// checkRSA refuses keys that the library takes as long as they can be read.
+// checkRSA rejects invalid keys that the library accepts.
 func checkRSA(k webauthncose.RSAPublicKeyData) error {
 	n, e := new(big.Int).SetBytes(k.Modulus), new(big.Int).SetBytes(k.Exponent)
 	if n.BitLen() < minRSABits || n.Bit(0) == 0 || e.Bit(0) == 0 || e.BitLen() < 2 {
@@ -389,11 +389,11 @@ func checkRSA(k webauthncose.RSAPublicKeyData) error {
 	return nil
 }
 
-// inUseKey is the store's key of whether anybody has enrolled a passkey.
+// inUseKey is the store key that marks the use of passkeys.
 const inUseKey = "passkeys-in-use"
 
-// InUse reports whether anybody has enrolled a passkey: until then none is worth asking for,
-// and the sign-in page needs no script. It stays so.
+// InUse reports whether any passkey has ever been enrolled. Until then, the sign-in page needs no
+// challenge and no script.
 func (ps *Passkeys) InUse(ctx context.Context) (bool, error) {
 	if ps.inUse.Load() {
 		return true, nil
@@ -408,7 +408,7 @@ func (ps *Passkeys) InUse(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// add stores a passkey, and before that whose its handle is.
+// add stores the owner of the handle and then the passkey.
 func (ps *Passkeys) add(ctx context.Context, user *people.User, by By, handle []byte, passkey Passkey) (recovery []string, err error) {
 	if err := ps.enrolments.Durable.Put(ctx, inUseKey, nil, lifetime); err != nil {
 		return nil, err
@@ -426,8 +426,8 @@ func (ps *Passkeys) add(ctx context.Context, user *people.User, by By, handle []
 	return recovery, err
 }
 
-// addPasskey adds a passkey. Another tab may have enrolled the person's first, with another
-// handle, meanwhile.
+// addPasskey adds a passkey, unless another tab has meanwhile enrolled the user's first passkey
+// with another handle.
 func (e *Enrolment) addPasskey(handle []byte, p Passkey) error {
 	switch {
 	case len(e.Handle) > 0 && !bytes.Equal(e.Handle, handle):
@@ -442,7 +442,7 @@ func (e *Enrolment) addPasskey(handle []byte, p Passkey) error {
 	return nil
 }
 
-// keepHandle stores whose a handle is. One without a passkey means nothing.
+// keepHandle stores the owner of a handle. A handle without a passkey has no effect.
 func (ps *Passkeys) keepHandle(ctx context.Context, handle []byte, user string) error {
 	err := ps.enrolments.Durable.Add(ctx, handleKey(handle), []byte(user), lifetime)
 	if errors.Is(err, store.ErrExists) {
@@ -451,7 +451,7 @@ func (ps *Passkeys) keepHandle(ctx context.Context, handle []byte, user string) 
 	return err
 }
 
-// passkeyName is a typed name without control characters, and not too long.
+// passkeyName returns a typed name without control characters, truncated.
 func passkeyName(typed string) string {
 	name := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(typed, "")), " "))
 	if len(name) > maxName {
@@ -463,7 +463,7 @@ func passkeyName(typed string) string {
 	return string(name)
 }
 
-// Rename gives a passkey, by the id of its credential, another name.
+// Rename renames a passkey by credential id.
 func (ps *Passkeys) Rename(ctx context.Context, user *people.User, by By, id []byte, name string) error {
 	return ps.enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		i := e.find(id)
@@ -475,7 +475,7 @@ func (ps *Passkeys) Rename(ctx context.Context, user *people.User, by By, id []b
 	})
 }
 
-// Remove removes a passkey, by the id of its credential.
+// Remove removes a passkey by credential id.
 func (ps *Passkeys) Remove(ctx context.Context, user *people.User, by By, id []byte) error {
 	return ps.enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		i := e.find(id)

@@ -26,7 +26,7 @@ func newAuthenticator() *providertest.Authenticator {
 	return &providertest.Authenticator{Origin: issuer, RPID: "fhir.example.org", Count: 1}
 }
 
-// enrolPasskey enrols a passkey of alice.
+// enrolPasskey enrolls a passkey of alice.
 func (w *world) enrolPasskey(t *testing.T, a *providertest.Authenticator) []string {
 	t.Helper()
 	recovery, err := w.tryEnrol(t, a, w.alice)
@@ -119,7 +119,7 @@ func TestPasskeyAsSecondFactor(t *testing.T) {
 	}
 }
 
-// edited is an answer with one member of its response changed.
+// edited returns a response with one changed member.
 func edited(t *testing.T, text, member string, edit func(string) string) string {
 	t.Helper()
 	var a struct {
@@ -245,9 +245,9 @@ func TestPasskeyEnrolmentRefused(t *testing.T) {
 		return c, text
 	}
 	for name, tt := range map[string]struct {
-		begun       string // in which session
-		other       bool   // person
-		again, late bool   // the same once more, or to an earlier challenge
+		begun       string // session of the challenge
+		other       bool   // as another user
+		again, late bool   // the same response again; response after expiry
 	}{
 		"in another session":   {begun: "another"},
 		"for another person":   {begun: sid, other: true},
@@ -317,7 +317,7 @@ func TestPasskeyName(t *testing.T) {
 	}
 }
 
-// Of several sign-ins at once with one answer, one succeeds.
+// Of concurrent sign-ins with one response, exactly one succeeds.
 func TestPasskeyRace(t *testing.T) {
 	t.Parallel()
 	w, a := newWorld(t), newAuthenticator()
@@ -332,7 +332,7 @@ func TestPasskeyRace(t *testing.T) {
 	}
 }
 
-// An issuer by IP address can have no passkeys.
+// An issuer with an IP address does not support passkeys.
 func TestPasskeysNeedName(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{"fhir.example.org": true, "localhost:8443": true, "192.0.2.1": false, "[2001:db8::1]:8443": false} {
@@ -342,7 +342,7 @@ func TestPasskeysNeedName(t *testing.T) {
 	}
 }
 
-// A store that fails half-way uses up no challenge: the same answer is good again.
+// A store failure does not use a challenge up.
 func TestPasskeyFaults(t *testing.T) {
 	t.Parallel()
 	w, a := newWorld(t), newAuthenticator()
@@ -380,7 +380,7 @@ func TestPasskeyFaults(t *testing.T) {
 	}
 }
 
-// withRSA replaces the key of an attestation by an RSA key; its modulus is all ones but for what flips its bits.
+// withRSA replaces the key of an attestation by an RSA key. Its modulus is all ones except the bits in flips.
 func withRSA(flips []byte, exponent uint32) func(object []byte) []byte {
 	return func(object []byte) []byte {
 		modulus := bytes.Clone(flips)
@@ -396,12 +396,12 @@ func withRSA(flips []byte, exponent uint32) func(object []byte) []byte {
 	}
 }
 
-// What nobody could sign in with is not enrolled, nor what no browser answers.
+// Unusable credentials, and responses that browsers never send, are rejected at enrollment.
 func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		origin string
-		edit   func(object []byte) []byte // its attestation
+		edit   func(object []byte) []byte // alters the attestation
 		usable bool
 	}{
 		"an origin in capitals": {"HTTPS://FHIR.EXAMPLE.ORG", nil, false},

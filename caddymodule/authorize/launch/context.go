@@ -14,32 +14,32 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Context is what an app is launched with, as in token responses (SMART App Launch 2.2,
-// "Launch context arrives with your access_token").
+// Context is the launch context of an app, as in token responses (SMART App Launch 2.2, "Launch
+// context arrives with your access_token").
 type Context struct {
-	Patient           string      `json:"patient,omitempty"`             // the id of the Patient
-	Encounter         string      `json:"encounter,omitempty"`           // the id of the Encounter
+	Patient           string      `json:"patient,omitempty"`             // id of the Patient
+	Encounter         string      `json:"encounter,omitempty"`           // id of the Encounter
 	FHIRContext       []Reference `json:"fhirContext,omitempty"`         // other resources
-	NeedPatientBanner *bool       `json:"need_patient_banner,omitempty"` // whether the app must show who the patient is
-	Intent            string      `json:"intent,omitempty"`              // what the app is opened for, as EHR and app agreed
-	SMARTStyleURL     string      `json:"smart_style_url,omitempty"`     // where the EHR's style is
-	Tenant            string      `json:"tenant,omitempty"`              // the organization that launches the app
+	NeedPatientBanner *bool       `json:"need_patient_banner,omitempty"` // whether the app must display the patient's identity
+	Intent            string      `json:"intent,omitempty"`              // purpose of the launch, as agreed between EHR and app
+	SMARTStyleURL     string      `json:"smart_style_url,omitempty"`     // URL of the EHR's style
+	Tenant            string      `json:"tenant,omitempty"`              // organization that launches the app
 }
 
-// Bounds of a Context, which is stored with each grant and sent in each token.
+// Limits of a Context, which is stored with each grant and sent in each token response.
 const (
-	maxText       = 256 // of intent and tenant, in bytes
+	maxText       = 256 // intent and tenant, in bytes
 	maxURL        = 1024
-	maxReferences = 20 // of fhirContext
+	maxReferences = 20 // entries of fhirContext
 )
 
-// id is a FHIR id (FHIR R4 §2.24.0.1).
+// id matches a FHIR id (FHIR R4 §2.24.0.1).
 var id = regexp.MustCompile(`^[A-Za-z0-9.-]{1,64}$`)
 
 // IsID reports whether a text is a FHIR id.
 func IsID(text string) bool { return id.MatchString(text) }
 
-// Check returns an error if a context may not be sent to apps.
+// Check returns an error for an invalid context.
 func (c *Context) Check() error {
 	switch {
 	case c.Patient != "" && !IsID(c.Patient):
@@ -73,29 +73,29 @@ func checkStyleURL(text string) error {
 	return nil
 }
 
-// IsEmpty reports whether a context says nothing.
+// IsEmpty reports whether a context has no members.
 func (c *Context) IsEmpty() bool {
 	return c == nil || c.Patient == "" && c.Encounter == "" && len(c.FHIRContext) == 0 && c.NeedPatientBanner == nil &&
 		c.Intent == "" && c.SMARTStyleURL == "" && c.Tenant == ""
 }
 
-// Reference is an entry of fhirContext (SMART App Launch 2.2, "fhirContext"). It has at least
-// one of Reference, Canonical and Identifier.
+// Reference is an entry of fhirContext (SMART App Launch 2.2, "fhirContext"). At least one of
+// Reference, Canonical and Identifier is set.
 type Reference struct {
-	Reference  string      `json:"reference,omitempty"`  // relative, such as ImagingStudy/123
-	Canonical  string      `json:"canonical,omitempty"`  // an address, perhaps with a version
-	Identifier *Identifier `json:"identifier,omitempty"` // by which others know it
-	Type       string      `json:"type,omitempty"`       // of the resource
-	Role       string      `json:"role,omitempty"`       // an absolute URI, or one that SMART defines
+	Reference  string      `json:"reference,omitempty"`  // relative reference, e.g. ImagingStudy/123
+	Canonical  string      `json:"canonical,omitempty"`  // canonical URL, optionally with a version
+	Identifier *Identifier `json:"identifier,omitempty"` // business identifier
+	Type       string      `json:"type,omitempty"`       // resource type
+	Role       string      `json:"role,omitempty"`       // absolute URI, or a role defined by SMART
 }
 
-// Identifier is the part of FHIR's Identifier that finds a resource.
+// Identifier is the part of a FHIR Identifier that identifies a resource.
 type Identifier struct {
-	System string `json:"system,omitempty"` // a URI
+	System string `json:"system,omitempty"` // URI
 	Value  string `json:"value"`            // unique within System
 }
 
-// roles are those that SMART App Launch 2.2 defines, which alone may be relative.
+// roles are the roles defined by SMART App Launch 2.2. All others must be absolute URIs.
 var roles = []string{"launch"}
 
 func (r Reference) check() error {
@@ -113,8 +113,8 @@ func (r Reference) check() error {
 	return nil
 }
 
-// checkReference also refuses the types that have parameters of their own, unless a role says
-// what else they are there for.
+// checkReference rejects invalid references, and types with parameters of their own (Patient,
+// Encounter) unless a role states another purpose.
 func (r Reference) checkReference() error {
 	if r.Reference == "" {
 		return nil
@@ -172,28 +172,27 @@ func isType(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
 }
 
-// Lifetime is how long a registered launch can be used: the time that an app takes to open,
-// and a person to sign in.
+// Lifetime is the lifetime of a registered launch: the time to open the app and sign in.
 const Lifetime = 10 * time.Minute
 
-// Registered is a context that an EHR registered, for one app and one person.
+// Registered is a launch context registered by an EHR for one app and one person.
 type Registered struct {
 	Context
-	Launcher string `json:"launcher"`            // the client that registered it; empty for the launch page, where the person chooses
-	ClientID string `json:"client_id"`           // the app that it is for
-	User     string `json:"user,omitempty"`      // the sub of the person, or
-	FHIRUser string `json:"fhir_user,omitempty"` // the reference to them
+	Launcher string `json:"launcher"`            // client that registered the launch; empty for the launch page, where the person chooses
+	ClientID string `json:"client_id"`           // client_id of the app
+	User     string `json:"user,omitempty"`      // sub of the person; or
+	FHIRUser string `json:"fhir_user,omitempty"` // FHIR reference of the person
 
-	// Simulated is what is to go wrong, so that the app can be tried with it: the name of one of
-	// [Simulated]; or "". Launches of clients have none.
+	// Simulated is the fault to simulate for testing the app: a name in [Simulated], or "".
+	// Launches of clients have none.
 	Simulated string `json:"simulated,omitempty"`
 }
 
-// ShortToken is the name of what goes wrong after the authorization response: access tokens end
-// within seconds.
+// ShortToken is the name of a fault after the authorization response: access tokens expire within
+// seconds.
 const ShortToken = "short_token"
 
-// Simulated are the errors that a launch can have, by name: that of the authorization response, or
+// Simulated contains the faults of a launch by name: the error of the authorization response, or
 // nil for [ShortToken].
 var Simulated = map[string]*oauth2.Error{
 	"access_denied": {Code: "access_denied", Description: "simulated: the person refuses", Shown: true},
@@ -202,7 +201,7 @@ var Simulated = map[string]*oauth2.Error{
 	ShortToken:      nil,
 }
 
-// SimulatedError is the error that the authorization response is to have, or nil.
+// SimulatedError returns the error of the authorization response, or nil.
 func (l *Registered) SimulatedError() error {
 	if e := Simulated[l.Simulated]; e != nil {
 		return e
@@ -215,28 +214,28 @@ func (l *Registered) IsFor(sub, fhirUser string) bool {
 	return (l.User == "" || l.User == sub) && (l.FHIRUser == "" || l.FHIRUser == fhirUser)
 }
 
-// ErrUnknown says that a launch is wrong, was used, is too old, or belongs to another app:
-// which of these, nobody but its owner should learn.
+// ErrUnknown means that a launch is unknown, used, expired, or for another app, deliberately
+// indistinguishable.
 var ErrUnknown = &oauth2.Error{
 	Code:        "invalid_request",
 	Description: "launch is unknown: it was used already, is older than ten minutes, or is for another app. Launch the app from the EHR again.",
 	Shown:       true,
 }
 
-// ErrOtherPerson says that a launch is for another person than the one who signed in.
+// ErrOtherPerson means that a launch is for a person other than the signed-in one.
 var ErrOtherPerson = &oauth2.Error{
 	Code:        "invalid_request",
 	Description: "launch is for another person than the one who is signed in. Launch the app from the EHR again.",
 	Shown:       true,
 }
 
-// maxLaunches is how many launches for one person, by one client, can wait at a time. The oldest
-// of more end.
+// maxLaunches is the maximum number of pending launches per person and client. Beyond it, the
+// oldest are deleted.
 const maxLaunches = 100
 
-// Launches keeps what EHRs registered.
+// Launches manages the launches registered by EHRs.
 type Launches struct {
-	Store  store.Store // for [Lifetime]
+	Store  store.Store // store of launches for [Lifetime]
 	recent *store.Latest
 }
 
@@ -247,7 +246,7 @@ func NewLaunches(in store.Store) *Launches {
 
 func key(handle string) string { return store.Key("launch", handle) }
 
-// Register stores a launch, and returns the handle that the app is to send as launch.
+// Register stores a launch and returns the handle for the parameter launch.
 func (ls *Launches) Register(ctx context.Context, l *Registered) (string, error) {
 	value, err := store.ToJSON(l)
 	if err != nil {
@@ -259,7 +258,7 @@ func (ls *Launches) Register(ctx context.Context, l *Registered) (string, error)
 	return handle, ls.Store.Do(ctx, calls...)
 }
 
-// Find returns the launch of a handle for an app. Its error is [ErrUnknown].
+// Find returns the launch with a handle for an app. The error is [ErrUnknown] if it does not exist.
 func (ls *Launches) Find(ctx context.Context, handle, clientID string) (*Registered, error) {
 	l, err := store.GetJSON[Registered](ctx, ls.Store, key(handle))
 	switch {
@@ -271,8 +270,8 @@ func (ls *Launches) Find(ctx context.Context, handle, clientID string) (*Registe
 	return l, nil
 }
 
-// Using returns the call that uses a launch up. Of several at once exactly one succeeds; it
-// fails with [store.ErrNotFound] in the others, which stands for [ErrUnknown].
+// Using returns the call that uses a launch up. Of concurrent calls exactly one succeeds; the
+// others fail with [store.ErrNotFound], which callers report as [ErrUnknown].
 func (ls *Launches) Using(handle string) *store.Call {
 	return &store.Call{Op: store.Take, Key: key(handle)}
 }

@@ -1,11 +1,11 @@
-// Package launch knows what an app is launched with (SMART App Launch 2.2, "Scopes for
-// requesting context data"): the patient, the encounter, and what else an EHR says.
+// Package launch determines the launch context of an app (SMART App Launch 2.2, "Scopes for
+// requesting context data"): patient, encounter and other values from an EHR.
 //
-// A context comes from one of two places. An EHR registers it before it opens the app, and
-// the app hands its handle back as the parameter launch. Otherwise it is found from who has
-// signed in: a patient's own record, or one that is picked.
+// A context has one of two sources. An EHR registers it before opening the app, and the app
+// returns its handle as the parameter launch. Otherwise it follows from the signed-in person: a
+// patient's own record, or a chosen patient.
 //
-//	context.go       [Context] and its references; [Launches]: contexts that an EHR registered, used once
-//	patients.go      [Patients]: whose records a person may choose among; [Patients.Encounters]; asking the FHIR server with a person's own rights
-//	personsearch.go  [Searcher]: which resource is a person's own, by what their identity provider says
+//	context.go       [Context] and its references; [Launches]: single-use contexts registered by EHRs
+//	patients.go      [Patients]: patients that a person may choose; [Encounter]; queries to the FHIR server with a person's rights
+//	personsearch.go  [Searcher]: search for a person's own resource by claims of their identity provider
 package launch

@@ -19,32 +19,32 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Person is who chooses a patient.
+// Person is a person who may choose a patient.
 type Person struct {
-	Subject  string   // the sub
-	FHIRUser string   // their own resource, as Type/id; may be empty
-	Patients []string // ids that their identity provider names; may be empty
+	Subject  string   // sub
+	FHIRUser string   // own resource as Type/id; may be empty
+	Patients []string // patient ids from the identity provider or configuration; may be empty
 
 	tokenclaim.Attributes
 }
 
-// isClinician reports whether a person searches for patients, instead of choosing among their
-// own.
+// isClinician reports whether a person searches for patients, rather than choosing among related
+// ones.
 func (p Person) isClinician() bool {
-	return len(p.Patients) == 0 && strings.HasPrefix(p.FHIRUser, "Practitioner") // or a PractitionerRole
+	return len(p.Patients) == 0 && strings.HasPrefix(p.FHIRUser, "Practitioner") // or PractitionerRole
 }
 
-// MaxShown is how many patients or encounters a page shows.
+// MaxShown is the maximum number of patients or encounters on a page.
 const MaxShown = 20
 
-// Patients finds the patients that a person may choose among.
+// Patients finds the patients that a person may choose.
 type Patients struct {
-	Records  Records // asks the FHIR server
-	FHIRBase string  // the address of the FHIR API
+	Records  Records // access to the FHIR server
+	FHIRBase string  // base URL of the FHIR server
 }
 
-// Own returns the one patient that a person is, without asking the FHIR server; "" if there
-// is none, or more to choose among.
+// Own returns the id of the person's own Patient without a query to the FHIR server; "" without
+// one, or if there are others to choose from.
 func (p Person) Own() string {
 	own, is := strings.CutPrefix(p.FHIRUser, "Patient/")
 	if is && !slices.ContainsFunc(p.Patients, func(id string) bool { return id != own }) {
@@ -53,11 +53,11 @@ func (p Person) Own() string {
 	return ""
 }
 
-// MayChoose reports whether there may be a patient to choose.
+// MayChoose reports whether the person may have patients to choose from.
 func (p Person) MayChoose() bool { return p.FHIRUser != "" || len(p.Patients) > 0 }
 
-// MayHave reports whether a patient may be among those that the person could choose. Whom a
-// clinician may see, and for whom a RelatedPerson or a Person acts, only the FHIR server knows.
+// MayHave reports whether the person could possibly choose a patient. Only the FHIR server can
+// decide this for clinicians, RelatedPersons and Persons.
 func (p Person) MayHave(patient string) bool {
 	resourceType, own, _ := strings.Cut(p.FHIRUser, "/")
 	switch {
@@ -67,25 +67,24 @@ func (p Person) MayHave(patient string) bool {
 	return slices.Contains(p.Patients, patient) || resourceType == "Patient" && own == patient
 }
 
-// Choice is what a page offers.
+// Choice contains the patients offered on a page.
 type Choice struct {
-	Searchable bool      // more can be found by other criteria
+	Searchable bool      // whether further criteria can find more
 	Patients   []Patient // at most [MaxShown]
-	More       bool      // there are others that match
+	More       bool      // whether more patients match
 }
 
-// Criteria are what a clinician knows of the patient. All that are given must match.
+// Criteria are a clinician's search criteria, all of which must match.
 type Criteria struct {
-	Name       string // words that begin parts of the name
+	Name       string // prefixes of parts of the name
 	BirthDate  string // YYYY-MM-DD
-	Identifier string // such as a medical record number
+	Identifier string // e.g. a medical record number
 }
 
-// choicesTime is how long a page may take to find all of a person's patients, who are asked
-// for one by one.
+// choicesTime limits the time for reading all of a person's patients, one request each.
 const choicesTime = 30 * time.Second
 
-// Choices returns whom a person may choose; nobody if no patient may be seen.
+// Choices returns the patients that a person may choose; empty if none is visible.
 func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*Choice, error) {
 	ctx, cancel := context.WithTimeout(ctx, choicesTime)
 	defer cancel()
@@ -104,7 +103,7 @@ func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*C
 		}
 		patient, err := ps.Find(ctx, person, id)
 		switch {
-		case errors.Is(err, ErrNoRecord): // gone, or merged
+		case errors.Is(err, ErrNoRecord): // deleted or merged
 		case err != nil:
 			return nil, err
 		default:
@@ -114,9 +113,9 @@ func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*C
 	return choice, nil
 }
 
-// search asks with the rights of the clinician.
+// search searches with the clinician's rights.
 func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Choice, error) {
-	if !isDate(by.BirthDate) || !isText(by.Name) || !isText(by.Identifier) { // which the FHIR server would refuse, or fail on
+	if !isDate(by.BirthDate) || !isText(by.Name) || !isText(by.Identifier) { // the FHIR server would reject it, or fail
 		return &Choice{Searchable: true}, nil
 	}
 	query := url.Values{"_count": {strconv.Itoa(MaxShown)}, "_sort": {"family,given"}}
@@ -146,25 +145,25 @@ func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Ch
 	return choice, nil
 }
 
-// isDate reports whether a text is a date, or empty.
+// isDate reports whether a text is a date or empty.
 func isDate(text string) bool {
 	_, err := time.Parse(time.DateOnly, text)
 	return text == "" || err == nil
 }
 
-// isText reports whether a text could be part of a record: a FHIR string has no control characters
-// but white space (FHIR R4 §2.24.0.1).
+// isText reports whether a text can occur in a record: FHIR strings contain no control characters
+// except white space (FHIR R4 §2.24.0.1).
 func isText(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
 }
 
-// maxWords is how many words of a name are searched for.
+// maxWords is the number of words of a name used for a search.
 const maxWords = 5
 
-// escape keeps what separates values in a search from doing so (FHIR R4 §3.1.1.4.2).
+// escape escapes the separators of search values (FHIR R4 §3.1.1.4.2).
 var escape = strings.NewReplacer(`\`, `\\`, ",", `\,`, "|", `\|`, "$", `\$`).Replace
 
-// Find returns a patient if the person may choose them, and otherwise [ErrNoRecord].
+// Find returns a patient if the person may choose it, otherwise [ErrNoRecord].
 func (ps *Patients) Find(ctx context.Context, person Person, id string) (*Patient, error) {
 	if !IsID(id) {
 		return nil, ErrNoRecord
@@ -193,19 +192,19 @@ func (ps *Patients) read(ctx context.Context, person Person, id string) (*Patien
 	return &patient, nil
 }
 
-// showTime is how long a page waits for the name of a patient.
+// showTime limits the time for reading a patient's name for a page.
 const showTime = 5 * time.Second
 
-// Named returns a patient whom a page names to a person who has them: they chose them, or an
-// EHR launched an app for them. It is read with the rights that an app would have.
+// Named returns a patient whom the person has chosen, or for whom an EHR launched an app. It is
+// read with the rights of an app.
 func (ps *Patients) Named(ctx context.Context, person Person, id string) (*Patient, error) {
 	ctx, cancel := context.WithTimeout(ctx, showTime)
 	defer cancel()
 	return ps.read(ctx, person, id)
 }
 
-// readerOf is a person who asks for the records of one patient: a clinician with their own
-// rights, and others with those of an app that was launched for the patient.
+// readerOf returns the rights for reading one patient's records: for clinicians their own rights,
+// for others the rights of an app launched for the patient.
 func (ps *Patients) readerOf(person Person, patient string) Reader {
 	if person.isClinician() {
 		return person.reader("user/Patient.rs user/Encounter.rs", ps.FHIRBase+"/"+person.FHIRUser, "")
@@ -243,7 +242,7 @@ func unique(ids []string) (each []string) {
 	return each
 }
 
-// actsFor returns the ids of the patients for whom a RelatedPerson or a Person acts now.
+// actsFor returns the ids of the patients for whom a RelatedPerson or Person currently acts.
 func (ps *Patients) actsFor(ctx context.Context, person Person) ([]string, error) {
 	by := person.reader("openid fhirUser", ps.FHIRBase+"/"+person.FHIRUser, "")
 	var found json.RawMessage
@@ -264,14 +263,14 @@ func (ps *Patients) actsFor(ctx context.Context, person Person) ([]string, error
 	return relationship.Patients(record, time.Now()), nil
 }
 
-// IsRelated reports whether a person has a patient only as long as the FHIR server says that they act for them.
+// IsRelated reports whether a person's access to a patient depends on a relationship recorded at the FHIR server.
 func (p Person) IsRelated(patient string) bool {
 	resourceType, _, _ := strings.Cut(p.FHIRUser, "/")
 	return patient != "" && (resourceType == "RelatedPerson" || resourceType == "Person") && !slices.Contains(p.Patients, patient)
 }
 
-// StillHas reports whether a person who chose a patient acts for them now, if they are of those whom
-// [Person.IsRelated] names.
+// StillHas reports whether a person with a relationship ([Person.IsRelated]) still acts for a
+// patient; true without a relationship.
 func (ps *Patients) StillHas(ctx context.Context, person Person, patient string) (bool, error) {
 	if !person.IsRelated(patient) {
 		return true, nil
@@ -280,14 +279,14 @@ func (ps *Patients) StillHas(ctx context.Context, person Person, patient string)
 	return slices.Contains(ids, patient), err
 }
 
-// Patient is what a page shows of a patient, to tell people apart.
+// Patient contains the identifying data of a patient for a page.
 type Patient struct {
-	ID         string // of the resource
-	Name       string // as written, or its parts
-	BirthDate  string // YYYY-MM-DD, or less
-	Gender     string // administrative: male, female, other, unknown
-	Identifier string // the first that is in use, such as a medical record number
-	Address    string // in one line
+	ID         string // resource id
+	Name       string // text, or the joined parts
+	BirthDate  string // YYYY-MM-DD or less precise
+	Gender     string // administrative gender: male, female, other, unknown
+	Identifier string // first current identifier, e.g. a medical record number
+	Address    string // address on one line
 }
 
 type patientResource struct {
@@ -310,7 +309,7 @@ type patientResource struct {
 	} `json:"address"`
 }
 
-// patient returns what is shown; false if a resource is no Patient that can be picked.
+// patient returns the data for a page; false if the resource cannot be chosen.
 func (p *patientResource) patient() (Patient, bool) {
 	shown := Patient{ID: p.ID, Name: p.name(), BirthDate: p.BirthDate, Gender: p.Gender}
 	for _, i := range p.Identifier {
@@ -327,7 +326,7 @@ func (p *patientResource) patient() (Patient, bool) {
 	return shown.bounded(), p.ResourceType == "Patient" && IsID(p.ID)
 }
 
-// name is the official name, or else the first that is in use.
+// name returns the official name, or else the first current one.
 func (p *patientResource) name() (name string) {
 	for _, n := range p.Name {
 		full := cmp.Or(n.Text, strings.TrimSpace(strings.Join(n.Given, " ")+" "+n.Family))
@@ -342,13 +341,13 @@ func (p *patientResource) name() (name string) {
 	return name
 }
 
-// bounded cuts what a page could not show.
+// bounded truncates long texts.
 func (p Patient) bounded() Patient {
 	cut(&p.Name, &p.BirthDate, &p.Gender, &p.Identifier, &p.Address)
 	return p
 }
 
-// cut shortens texts that no page has room for.
+// cut truncates texts that do not fit on a page.
 func cut(texts ...*string) {
 	for _, text := range texts {
 		if runes := []rune(*text); len(runes) > maxText {
@@ -357,13 +356,13 @@ func cut(texts ...*string) {
 	}
 }
 
-// Encounter is what a page shows of a visit.
+// Encounter contains the data of an encounter for a page.
 type Encounter struct {
-	ID     string // of the resource
-	Start  string // a date or time as in FHIR; may be empty
-	Status string // such as finished
-	Kind   string // its type or class, in words; may be empty
-	Place  string // where it was; may be empty
+	ID     string // resource id
+	Start  string // FHIR date or time; may be empty
+	Status string // e.g. finished
+	Kind   string // type or class in words; may be empty
+	Place  string // location; may be empty
 }
 
 type encounterResource struct {
@@ -396,8 +395,8 @@ func (e *encounterResource) encounter(fhirBase, patient string) (Encounter, bool
 	return shown, e.ResourceType == "Encounter" && IsID(e.ID) && ofPatient
 }
 
-// Encounters returns the latest visits of a patient whom a person may choose, at most
-// [MaxShown], and whether there are more.
+// Encounters returns the latest encounters of a patient, at most [MaxShown], and whether there are
+// more.
 func (ps *Patients) Encounters(ctx context.Context, person Person, patient string) (list []Encounter, more bool, err error) {
 	query := url.Values{"patient": {patient}, "_sort": {"-date"}, "_count": {strconv.Itoa(MaxShown)}}
 	var found bundle[encounterResource]
@@ -413,7 +412,7 @@ func (ps *Patients) Encounters(ctx context.Context, person Person, patient strin
 	return list, more, nil
 }
 
-// CheckEncounter returns [ErrNoRecord] if an encounter is not the patient's.
+// CheckEncounter returns [ErrNoRecord] for an encounter of another patient.
 func (ps *Patients) CheckEncounter(ctx context.Context, person Person, patient, id string) error {
 	if !IsID(id) {
 		return ErrNoRecord
@@ -428,29 +427,28 @@ func (ps *Patients) CheckEncounter(ctx context.Context, person Person, patient, 
 	return nil
 }
 
-// Records asks the FHIR server, as a gateway does for a client: nothing comes out that the
-// scopes of who asks do not cover.
+// Records queries the FHIR server like a gateway for a client: responses contain only data covered
+// by the reader's scopes.
 type Records interface {
-	// Get returns the body of a read or search, such as Patient?name=ada. Its error is
-	// [ErrNoRecord] if the answer is that there is no such resource, or that it may not be
-	// seen.
+	// Get returns the body of a read or search, e.g. Patient?name=ada. The error is [ErrNoRecord]
+	// if the resource does not exist or may not be seen.
 	Get(ctx context.Context, by Reader, path string, query url.Values) ([]byte, error)
 }
 
-// Reader is in whose name records are asked for, as in an access token.
+// Reader contains the rights of a query, as in an access token.
 type Reader struct {
-	Subject  string // the sub
-	FHIRUser string // the person's own resource, absolute
+	Subject  string // sub
+	FHIRUser string // absolute URL of the person's own resource
 	Scope    string // SMART scopes
-	Patient  string // the patient that patient/ scopes are bound to
+	Patient  string // patient to which patient/ scopes are bound
 
 	tokenclaim.Attributes
 }
 
-// ErrNoRecord says that a resource does not exist, or may not be seen: nobody can tell which.
+// ErrNoRecord means not found or not permitted, deliberately indistinguishable.
 var ErrNoRecord = errors.New("no such record, or none that the person may see")
 
-// read reads a resource or a Bundle into value.
+// read reads a resource or Bundle into value.
 func read(ctx context.Context, records Records, by Reader, path string, query url.Values, value any) error {
 	if records == nil {
 		return errors.New("no FHIR server to ask")
@@ -465,8 +463,8 @@ func read(ctx context.Context, records Records, by Reader, path string, query ur
 	return checkType(path, body)
 }
 
-// checkType refuses an answer that is neither the resource that was read nor, of a search, a
-// Bundle: null is not nobody.
+// checkType rejects a response that is neither the requested resource nor, for a search, a Bundle.
+// In particular, null does not mean an empty result.
 func checkType(path string, body []byte) error {
 	want := "Bundle"
 	if resourceType, _, ok := strings.Cut(path, "/"); ok {
@@ -481,7 +479,7 @@ func checkType(path string, body []byte) error {
 	return nil
 }
 
-// bundle is a searchset of resources of one kind.
+// bundle is a searchset of resources of one type.
 type bundle[T any] struct {
 	Entry []struct {
 		Resource readable[T] `json:"resource"`
@@ -491,8 +489,8 @@ type bundle[T any] struct {
 	} `json:"link"`
 }
 
-// readable is a resource, or nothing if it cannot be read: one that is malformed must not
-// keep people from the others.
+// readable is a resource, or the zero value if it is malformed, so that one malformed resource does
+// not hide the others.
 type readable[T any] struct{ value T }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -503,8 +501,7 @@ func (r *readable[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// resources returns those of a bundle, at most as many as a page shows, and whether there are
-// more.
+// resources returns the resources of a bundle, at most MaxShown, and whether there are more.
 func (b *bundle[T]) resources() (found []T, more bool) {
 	for _, e := range b.Entry {
 		if len(found) == MaxShown {

@@ -16,19 +16,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// PersonSearch says how a person's own resource is found.
+// PersonSearch configures a search for a person's own resource.
 type PersonSearch struct {
 	// `Practitioner`, `Patient`, `RelatedPerson` or `Person`. Required.
 	Type string `json:"type"`
 
-	// The system of the identifier to search by. Default: the verified e-mail address is searched for.
+	// The system of the identifier to search for. Default: search by verified e-mail address.
 	System string `json:"system,omitempty"`
 
-	// The provider's claim with the value of the identifier, or a path such as `hospital.number`. Required with a system.
+	// The provider's claim with the identifier's value, or a path such as `hospital.number`. Required with a system.
 	Claim string `json:"claim,omitempty"`
 }
 
-// Check refuses a search that cannot find a person.
+// Check returns an error for an invalid search.
 func (s PersonSearch) Check() error {
 	switch {
 	case !slices.Contains([]string{"Practitioner", "Patient", "RelatedPerson", "Person"}, s.Type):
@@ -43,11 +43,11 @@ func (s PersonSearch) Check() error {
 type PersonQuery struct {
 	PersonSearch
 
-	Value     string `json:"value"`                // of the identifier, or the address
-	BirthDate string `json:"birth_date,omitempty"` // if it is known: compared where an address may be somebody else's
+	Value     string `json:"value"`                // identifier value or address
+	BirthDate string `json:"birth_date,omitempty"` // if known: compared if the address may belong to another person
 }
 
-// String leaves the value out, which may be nobody else's business.
+// String omits the value, which is personal data.
 func (q PersonQuery) String() string {
 	if q.System == "" {
 		return q.Type + " email"
@@ -55,20 +55,20 @@ func (q PersonQuery) String() string {
 	return q.Type + " identifier " + q.System
 }
 
-// FoundPerson is what a search found.
+// FoundPerson is the result of a search.
 type FoundPerson struct {
-	By        PersonQuery `json:"by"`        // the search
+	By        PersonQuery `json:"by"`        // search
 	Reference string      `json:"reference"` // Type/id
-	At        time.Time   `json:"at"`        // when
+	At        time.Time   `json:"at"`        // time of the search
 }
 
 const (
-	lasting  = 24 * time.Hour // of a find, without another search
-	maxValue = 1 << 10        // bytes
+	lasting  = 24 * time.Hour // cache lifetime of a result
+	maxValue = 1 << 10        // in bytes
 )
 
-// Queries are the searches that a person's claims and their verified address, if they have one, allow. The date of birth may be
-// empty.
+// Queries returns the searches possible with a person's claims and verified address, if any.
+// birthDate may be empty.
 func Queries(searches []PersonSearch, claims map[string]any, address, birthDate string) (asked []PersonQuery) {
 	for _, s := range searches {
 		values, born := []string{address}, birthDate
@@ -83,18 +83,18 @@ func Queries(searches []PersonSearch, claims map[string]any, address, birthDate 
 	return asked
 }
 
-// Searcher searches for people.
+// Searcher searches for people at the FHIR server.
 type Searcher struct {
-	Records Records         // asks the FHIR server; nil if there is none
-	Trail   *audit.Recorder // gets what is found
+	Records Records         // access to the FHIR server; nil without one
+	Trail   *audit.Recorder // audit trail for results
 }
 
 var errNoAnswer = &oauth2.Error{
 	Code: "temporarily_unavailable", Description: "the FHIR server does not say who this person is; try again later",
 }
 
-// Find returns what the first search finds that finds somebody; nil if none does. What was found before counts for a day. If
-// the FHIR server does not answer, or nobody asks it, it is returned beside the error. The logger names the person.
+// Find returns the result of the first successful search, or nil. A previous result is valid for a day. If the FHIR server
+// is unreachable or not configured, the previous result is returned with the error. The logger identifies the person.
 func (s Searcher) Find(ctx context.Context, asked []PersonQuery, person Person, before *FoundPerson, now time.Time, logger *slog.Logger) (*FoundPerson, error) {
 	switch {
 	case before == nil:
@@ -123,13 +123,13 @@ func (s Searcher) Find(ctx context.Context, asked []PersonQuery, person Person, 
 	return nil, nil
 }
 
-// others are whose records may have an address of somebody of the other type: a child's has the mother's.
+// others maps a type to the type whose records may contain the person's address: a child's record has the mother's.
 var others = map[string]string{"Patient": "RelatedPerson", "RelatedPerson": "Patient"}
 
-// errAmbiguous says that a search found more than one.
+// errAmbiguous means that a search matched several resources.
 var errAmbiguous = errors.New("more than one record")
 
-// find returns Type/id of the resource. Its error is [ErrNoRecord] if there is none, or [errAmbiguous].
+// find returns Type/id of the resource. The error is [ErrNoRecord] without a match, or [errAmbiguous].
 func (q PersonQuery) find(ctx context.Context, records Records, person Person) (string, error) {
 	if !isText(q.Value) || strings.TrimSpace(q.Value) == "" {
 		return "", ErrNoRecord
@@ -175,7 +175,7 @@ func (q PersonQuery) ask(ctx context.Context, records Records, person Person, re
 	return people, nil
 }
 
-// personResource is what is read of a Practitioner, Patient, RelatedPerson or Person.
+// personResource is the evaluated part of a Practitioner, Patient, RelatedPerson or Person.
 type personResource struct {
 	ResourceType string       `json:"resourceType"`
 	ID           string       `json:"id"`
@@ -185,11 +185,11 @@ type personResource struct {
 	BirthDate    string       `json:"birthDate"`
 	Contact      []struct {
 		Telecom []personItem `json:"telecom"`
-	} `json:"contact"` // guardians, partners, and others of a Patient
+	} `json:"contact"` // guardians, partners and other contacts of a Patient
 }
 
-// isOwn reports whether nothing says that an address is that of the patient's guardian, or of somebody with another date of
-// birth. Dates may lack the day or month.
+// isOwn reports whether an address can belong to the patient: not to a contact such as a guardian,
+// and not to a person with another date of birth. Dates may lack the day or month.
 func (p *personResource) isOwn(q PersonQuery) bool {
 	known := min(len(p.BirthDate), len(q.BirthDate))
 	if p.BirthDate[:known] != q.BirthDate[:known] && !strings.HasPrefix(q.BirthDate, "0000") { // no year (OpenID Connect Core §5.1)
@@ -213,7 +213,7 @@ type personItem struct {
 	} `json:"period"`
 }
 
-// is reports whether the resource is of the person, whatever the server searched for.
+// is reports whether the resource matches the query, regardless of the server's search.
 func (p *personResource) is(q PersonQuery, now time.Time) bool {
 	if p.ResourceType != q.Type || !IsID(p.ID) || p.Active != nil && !*p.Active {
 		return false
@@ -228,15 +228,15 @@ func (p *personResource) is(q PersonQuery, now time.Time) bool {
 	})
 }
 
-// isCurrent reports whether an item is still the person's: addresses are given to others. An end counts to the last day
-// that it names.
+// isCurrent reports whether an item is current, because addresses are reassigned. An end date
+// includes its last day.
 func (i *personItem) isCurrent(now time.Time) bool {
 	end := i.Period.End[:min(len(i.Period.End), len(time.DateOnly))]
 	return i.Use != "old" && (end == "" || end >= now.UTC().Format(time.DateOnly)[:len(end)])
 }
 
-// isAddress reports whether two texts are one e-mail address. Letters beyond ASCII must be the same: some fold to those
-// of somebody else's address.
+// isAddress reports whether two texts are the same e-mail address. Non-ASCII letters must be
+// identical, because some fold to letters of another address.
 func isAddress(a, b string) bool {
 	return a == b || len(a+b) == utf8.RuneCountInString(a+b) && strings.EqualFold(a, b)
 }

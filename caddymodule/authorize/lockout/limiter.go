@@ -111,14 +111,13 @@ func (s *reservations) lastSeen(counters []counter) [][]byte {
 	return held
 }
 
-// Policy says how failed attempts delay further ones. Nobody is locked out for good: each
+// Policy configures the delays after failed attempts. Accounts are never locked permanently: each
 // failure beyond the free ones doubles the wait, from one second up to MaxWait. The defaults
-// allow about a hundred guesses a day for an account, from any number of computers.
+// permit about a hundred guesses a day per account, from any number of computers.
 //
-// A browser in which a person signed in before has its own count for their account (see
-// [browser.Devices]), and all such browsers together another, so that others' failures do not
-// keep the owner out. Gateways that share
-// a store count together.
+// A browser in which the user has signed in before has its own counter for the account (see
+// [browser.Devices]), and all such browsers share another one, so that failures elsewhere do not
+// lock out the owner. Gateways with a shared store share the counters.
 type Policy struct {
 	// Off disables the limits, if a component in front of this server enforces them. Default: false.
 	Off bool

@@ -10,15 +10,15 @@ import (
 	"encoding/json"
 )
 
-// Authenticator is a passkey in software, with the browser that hands it challenges (Web
-// Authentication Level 3).
+// Authenticator is a passkey in software, including the browser's role (Web Authentication Level
+// 3).
 type Authenticator struct {
-	Origin     string // of the page that asks
-	RPID       string // the host that the passkey is for
-	Handle     []byte // the user handle that it was made for
-	Count      uint32 // the signature counter; it stays 0 if it is 0
-	Synced     bool   // it can be backed up
-	Unverified bool   // it does not verify whose finger touches it
+	Origin     string // origin of the page
+	RPID       string // relying party id of the passkey
+	Handle     []byte // user handle of the passkey
+	Count      uint32 // signature counter; 0 stays 0
+	Synced     bool   // backup eligible
+	Unverified bool   // does not verify the user
 
 	id  []byte
 	key *ecdsa.PrivateKey
@@ -38,8 +38,8 @@ type credentialAnswer struct {
 	Response map[string]string `json:"response"`
 }
 
-// Create makes a passkey for the options of navigator.credentials.create, and returns the
-// answer.
+// Create creates a passkey for the options of navigator.credentials.create and returns the
+// response.
 func (a *Authenticator) Create(options string) (string, error) {
 	var o credentialOptions
 	if err := json.Unmarshal([]byte(options), &o); err != nil {
@@ -53,12 +53,12 @@ func (a *Authenticator) Create(options string) (string, error) {
 		return "", err
 	}
 	a.id = make([]byte, 16)
-	rand.Read(a.id) // never fails
+	rand.Read(a.id) // cannot fail
 	public, err := a.coseKey()
 	if err != nil {
 		return "", err
 	}
-	data := append(a.data(0x40), make([]byte, 16)...) // no AAGUID
+	data := append(a.data(0x40), make([]byte, 16)...) // empty AAGUID
 	data = binary.BigEndian.AppendUint16(data, uint16(len(a.id)))
 	data = append(append(data, a.id...), public...)
 	object := append([]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData"), cborBytes(data)...)
@@ -68,7 +68,7 @@ func (a *Authenticator) Create(options string) (string, error) {
 	})
 }
 
-// Get answers the options of navigator.credentials.get.
+// Get returns the response to the options of navigator.credentials.get.
 func (a *Authenticator) Get(options string) (string, error) {
 	var o credentialOptions
 	if err := json.Unmarshal([]byte(options), &o); err != nil {
@@ -98,14 +98,14 @@ func (a *Authenticator) answer(response map[string]string) (string, error) {
 func (a *Authenticator) clientData(typ, challenge string) []byte {
 	text, err := json.Marshal(map[string]any{"type": typ, "challenge": challenge, "origin": a.Origin, "crossOrigin": false})
 	if err != nil {
-		panic(err) // strings alone: cannot happen
+		panic(err) // only strings: cannot fail
 	}
 	return text
 }
 
-// data is the authenticator data (§6.1).
+// data returns the authenticator data (§6.1).
 func (a *Authenticator) data(flags byte) []byte {
-	flags |= 0x01 // the user is present
+	flags |= 0x01 // user present
 	if !a.Unverified {
 		flags |= 0x04
 	}
@@ -116,7 +116,7 @@ func (a *Authenticator) data(flags byte) []byte {
 	return binary.BigEndian.AppendUint32(append(hash[:], flags), a.Count)
 }
 
-// coseKey is the public key as COSE has it (RFC 9053 §7.1.1): kty EC2, alg ES256, crv P-256.
+// coseKey returns the public key in COSE form (RFC 9053 §7.1.1): kty EC2, alg ES256, crv P-256.
 func (a *Authenticator) coseKey() ([]byte, error) {
 	point, err := a.key.PublicKey.Bytes()
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *Authenticator) coseKey() ([]byte, error) {
 	return append(append(key, 0x22), cborBytes(point[33:])...), nil
 }
 
-// cborBytes is a byte string in CBOR (RFC 8949 §3.1).
+// cborBytes returns a byte string in CBOR (RFC 8949 §3.1).
 func cborBytes(b []byte) []byte {
 	return append(binary.BigEndian.AppendUint16([]byte{0x59}, uint16(len(b))), b...)
 }

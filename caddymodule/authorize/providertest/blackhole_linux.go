@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// BlackHole returns a loopback host:port that drops SYNs until the test ends,
-// as a firewall does: it listens, its backlog is full, and nobody accepts.
+// BlackHole returns a loopback host:port that drops SYNs until the test ends, like a firewall: it
+// listens with a full backlog and never accepts.
 func BlackHole(tb testing.TB) string {
 	tb.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -34,8 +34,7 @@ func BlackHole(tb testing.TB) string {
 	return address
 }
 
-// fill connects until a connection is not taken any more. With a backlog of 0,
-// Linux takes one.
+// fill connects until a connection is no longer accepted. With a backlog of 0, Linux accepts one.
 func fill(tb testing.TB, address string) {
 	tb.Helper()
 	for range 8 {

@@ -18,17 +18,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
-// Fault answers in place of an endpoint. Those that hold a connection let it go
-// when the client does, or when the test ends. Any http.HandlerFunc is one.
+// Fault responds instead of an endpoint. Faults that hold a connection release it when the client
+// disconnects or the test ends. Any http.HandlerFunc is a Fault.
 type Fault func(http.ResponseWriter, *http.Request)
 
-// partial is the beginning of an answer that never ends.
+// partial is the start of a response that never ends.
 const partial = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"access_token\":"
 
-// Silent takes the request and never answers.
+// Silent accepts the request and never responds.
 func Silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// Stall begins an answer, and stops within its body.
+// Stall starts a response and stops within its body.
 func Stall(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", "1000")
@@ -37,16 +37,15 @@ func Stall(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// StallHeader begins an answer, and stops within its header. Over HTTP/1.1.
+// StallHeader starts a response and stops within its header. HTTP/1.1 only.
 func StallHeader(w http.ResponseWriter, r *http.Request) {
 	hijack(w, func(conn net.Conn) {
 		_, _ = io.WriteString(conn, partial[:40])
-		_, _ = io.Copy(io.Discard, conn) // until the client goes
+		_, _ = io.Copy(io.Discard, conn) // until the client disconnects
 	})
 }
 
-// Drip begins an answer, and goes on with it byte by byte, so that something
-// always comes and it never ends.
+// Drip sends a response byte by byte without end.
 func Drip(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -62,7 +61,7 @@ func Drip(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Reset begins an answer and ends the connection with a RST. Over HTTP/1.1.
+// Reset starts a response and closes the connection with a RST. HTTP/1.1 only.
 func Reset(w http.ResponseWriter, _ *http.Request) {
 	hijack(w, func(conn net.Conn) {
 		_, _ = io.WriteString(conn, partial)
@@ -70,46 +69,44 @@ func Reset(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// ResetAtOnce ends the connection with a RST before it answers. Over HTTP/1.1.
+// ResetAtOnce closes the connection with a RST before the response. HTTP/1.1 only.
 func ResetAtOnce(w http.ResponseWriter, _ *http.Request) { hijack(w, linger) }
 
-// Close ends the connection with a FIN before it answers. Over HTTP/1.1.
+// Close closes the connection with a FIN before the response. HTTP/1.1 only.
 func Close(w http.ResponseWriter, _ *http.Request) { hijack(w, func(net.Conn) {}) }
 
-// Truncate begins an answer, and ends the connection with a FIN within its
-// body. Over HTTP/1.1.
+// Truncate starts a response and closes the connection with a FIN within its body. HTTP/1.1 only.
 func Truncate(w http.ResponseWriter, _ *http.Request) {
 	hijack(w, func(conn net.Conn) { _, _ = io.WriteString(conn, partial) })
 }
 
-// Abort ends the connection, or, over HTTP/2, the stream.
+// Abort closes the connection, or the stream over HTTP/2.
 func Abort(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// HTML answers 200 with a page, as a proxy in between does.
+// HTML responds with 200 and an HTML page, like an interfering proxy.
 func HTML(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = io.WriteString(w, "<!DOCTYPE html><title>Welcome</title><h1>It works!</h1>")
 }
 
-// Huge answers 200 with 10 MB of JSON.
+// Huge responds with 200 and 10 MB of JSON.
 func Huge(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"access_token":"`)
 	for range 10 {
 		if _, err := w.Write(bytes.Repeat([]byte("x"), 1<<20)); err != nil {
-			return // the client has had enough
+			return // the client has disconnected
 		}
 	}
 	_, _ = io.WriteString(w, `"}`)
 }
 
-// Status answers with a status and no body.
+// Status responds with a status and no body.
 func Status(status int) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
 
-// JSON answers with a status and a body: bytes as they are, anything else as
-// JSON.
+// JSON responds with a status and a body: bytes unchanged, other values as JSON.
 func JSON(status int, body any) Fault {
 	if raw, ok := body.([]byte); ok {
 		body = json.RawMessage(raw)
@@ -117,13 +114,13 @@ func JSON(status int, body any) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, status, body) }
 }
 
-// ErrorResponse answers as RFC 6749 §5.2 has it.
+// ErrorResponse responds with an OAuth error (RFC 6749 §5.2).
 func ErrorResponse(status int, code string) Fault {
 	return JSON(status, map[string]string{"error": code, "error_description": "as the test wants it"})
 }
 
-// Redirect answers 307, which keeps the method and the body: whoever follows
-// sends the code and the secret there.
+// Redirect responds with 307, which preserves method and body: a client that follows it sends the
+// code and the secret.
 func Redirect(location string) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", location)
@@ -131,17 +128,17 @@ func Redirect(location string) Fault {
 	}
 }
 
-// hijack gives the connection to use, and closes it.
+// hijack passes the connection to use and closes it.
 func hijack(w http.ResponseWriter, use func(net.Conn)) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		panic(http.ErrAbortHandler) // HTTP/2: the nearest thing
+		panic(http.ErrAbortHandler) // HTTP/2: closest equivalent
 	}
 	defer conn.Close()
 	use(conn)
 }
 
-// linger makes the close of a connection a RST.
+// linger makes closing a connection send a RST.
 func linger(conn net.Conn) {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()
@@ -151,74 +148,71 @@ func linger(conn net.Conn) {
 	}
 }
 
-// writeJSON answers with JSON. The client may be gone; then there is nobody to
-// tell.
+// writeJSON writes a JSON response. Write errors do not matter, because the client may have
+// disconnected.
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// What follows are values for [Settings.IDToken]. Each makes an ID token wrong
-// in one way, and leaves it right otherwise.
+// Values for [Settings].IDToken. Each makes an ID token invalid in one respect.
 
-// UnknownKey signs with a key that is not in the key set.
+// UnknownKey signs with a key missing from the key set.
 func UnknownKey(t *IDToken) {
 	t.KeyID, t.Key = "unknown", foreignKey()
 }
 
-// ForeignKey signs with a key that is not in the key set, under the kid of one
-// that is.
+// ForeignKey signs with a key missing from the key set, under the kid of a published key.
 func ForeignKey(t *IDToken) { t.Key = foreignKey() }
 
-// AlgorithmNone does not sign.
+// AlgorithmNone omits the signature.
 func AlgorithmNone(t *IDToken) { t.Algorithm = "none" }
 
-// HS256WithPublicKey signs with what everybody has: the public key, as the
-// secret (RFC 8725 §2.1).
+// HS256WithPublicKey signs with the public key as the HMAC secret (RFC 8725 §2.1).
 func HS256WithPublicKey(t *IDToken) {
 	der, err := x509.MarshalPKIXPublicKey(signingKey().Public())
 	if err != nil {
-		panic(err) // an RSA key always marshals
+		panic(err) // cannot fail for an RSA key
 	}
 	t.Algorithm, t.Key = jose.HS256, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-// HS256WithClientSecret signs with [ClientSecret], as OpenID Connect Core §10.1
-// would allow, made up to the size that the algorithm needs.
+// HS256WithClientSecret signs with [ClientSecret], as permitted by OpenID Connect Core §10.1,
+// padded to the required size.
 func HS256WithClientSecret(t *IDToken) {
 	t.Algorithm, t.Key = jose.HS256, append([]byte(ClientSecret), make([]byte, 32)...)
 }
 
-// WrongNonce has the nonce of another sign-in.
+// WrongNonce sets the nonce of another sign-in.
 func WrongNonce(t *IDToken) { t.Claims["nonce"] = "another" }
 
-// WithoutNonce has no nonce.
+// WithoutNonce removes the nonce.
 func WithoutNonce(t *IDToken) { delete(t.Claims, "nonce") }
 
-// WrongAudience is for another client.
+// WrongAudience sets another client as aud.
 func WrongAudience(t *IDToken) { t.Claims["aud"] = "another" }
 
-// WrongIssuer is of another provider.
+// WrongIssuer sets another provider as iss.
 func WrongIssuer(t *IDToken) { t.Claims["iss"] = "https://login.attacker.example" }
 
-// Expired has been valid once.
+// Expired sets exp to a time in the past.
 func Expired(t *IDToken) { t.Claims["exp"] = time.Now().Add(-time.Hour).Unix() }
 
-// OtherAuthorizedParty was issued to another client, with us in aud too.
+// OtherAuthorizedParty sets another client as azp, and both clients as aud.
 func OtherAuthorizedParty(t *IDToken) {
 	t.Claims["aud"] = []any{t.Claims["aud"], "another"}
 	t.Claims["azp"] = "another"
 }
 
-// EmailVerifiedString has an email_verified of "true", which is no true.
+// EmailVerifiedString sets email_verified to the string "true", which is not a boolean.
 func EmailVerifiedString(t *IDToken) { t.Claims["email_verified"] = "true" }
 
-// foreignKey is a key of nobody.
+// foreignKey is a key that belongs to no provider.
 var foreignKey = sync.OnceValue(josetest.NewRSA)
 
-// SignedJSON answers 200 with claims as a signed JWT, as a userinfo endpoint
-// may (OpenID Connect Core §5.3.2); change makes it wrong before it is signed.
+// SignedJSON responds with 200 and claims as a signed JWT, as permitted for userinfo (OpenID
+// Connect Core §5.3.2). change alters it before it is signed.
 func SignedJSON(claims map[string]any, change func(*IDToken)) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		token := &IDToken{Algorithm: jose.RS256, KeyID: "key-1", Key: signingKey(), Claims: maps.Clone(claims)}

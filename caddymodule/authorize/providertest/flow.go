@@ -24,8 +24,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
-// Authorize does what a browser does with the address of an authentication
-// request: it goes there, without a network, and returns the parameters with which it is sent back.
+// Authorize sends an authentication request to the provider without a network, and returns the
+// parameters of the redirect back.
 func (p *Provider) Authorize(tb testing.TB, address string) url.Values {
 	tb.Helper()
 	w := httptest.NewRecorder()
@@ -38,7 +38,7 @@ func (p *Provider) Authorize(tb testing.TB, address string) url.Values {
 	return location.Query()
 }
 
-// authorize answers at once: whoever asks is signed in.
+// authorize responds at once without a page.
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	s, q := p.current(), r.Form
 	redirect, err := url.Parse(q.Get("redirect_uri"))
@@ -77,7 +77,7 @@ func (p *Provider) newCode(s Settings, q url.Values) string {
 	return code
 }
 
-// token is the token endpoint (OpenID Connect Core §3.1.3).
+// token handles the token endpoint (OpenID Connect Core §3.1.3).
 func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	s := p.current()
 	if !s.authenticates(r) {
@@ -99,7 +99,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 
 const accessLifetime = time.Hour
 
-// introspect is RFC 7662. Tokens of who is gone are not active.
+// introspect handles introspection (RFC 7662). Tokens of removed people are inactive.
 func (p *Provider) introspect(w http.ResponseWriter, r *http.Request) {
 	s := p.current()
 	if !s.authenticates(r) {
@@ -119,7 +119,7 @@ func (p *Provider) introspect(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"active": true, "exp": token.expires.Unix(), "username": "of another form"})
 }
 
-// sendTokens sends new tokens, and stores what they stand for.
+// sendTokens issues and stores new tokens.
 func (p *Provider) sendTokens(w http.ResponseWriter, s Settings, g grant, refresh string) {
 	access := rand.Text()
 	p.mu.Lock()
@@ -135,7 +135,7 @@ func (p *Provider) sendTokens(w http.ResponseWriter, s Settings, g grant, refres
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// refreshed redeems a refresh token (RFC 6749 §6) for tokens of the person as they are now.
+// refreshed redeems a refresh token (RFC 6749 §6) for tokens with the person's current claims.
 func (p *Provider) refreshed(w http.ResponseWriter, s Settings, token string) {
 	p.mu.Lock()
 	g, ok := p.refresh[token]
@@ -154,7 +154,7 @@ func (p *Provider) refreshed(w http.ResponseWriter, s Settings, token string) {
 	p.sendTokens(w, s, g, next)
 }
 
-// revoke forgets a refresh token (RFC 7009).
+// revoke deletes a refresh token (RFC 7009).
 func (p *Provider) revoke(w http.ResponseWriter, r *http.Request) {
 	if !p.current().authenticates(r) {
 		w.WriteHeader(http.StatusUnauthorized)
@@ -165,8 +165,7 @@ func (p *Provider) revoke(w http.ResponseWriter, r *http.Request) {
 	delete(p.refresh, r.PostForm.Get("token"))
 }
 
-// authenticates checks the client's secret, which must come in one way only
-// (RFC 6749 §2.3).
+// authenticates checks the client secret, which must be sent by one method only (RFC 6749 §2.3).
 func (s Settings) authenticates(r *http.Request) bool {
 	id, secret := r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	user, password, basic := r.BasicAuth()
@@ -187,7 +186,7 @@ func (p *Provider) takeGrant(code string) (grant, bool) {
 	return g, ok
 }
 
-// challenge is that of a verifier (RFC 7636 §4.6); none of none.
+// challenge returns the challenge of a verifier (RFC 7636 §4.6); "" for "".
 func challenge(verifier string) string {
 	if verifier == "" {
 		return ""
@@ -196,7 +195,7 @@ func challenge(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// userinfo is OpenID Connect Core §5.3.
+// userinfo handles userinfo (OpenID Connect Core §5.3).
 func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	token, ok := p.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
@@ -217,7 +216,7 @@ func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// endSession is RP-Initiated Logout §2: back to where the client wants.
+// endSession handles RP-Initiated Logout §2 and redirects back to the client.
 func (p *Provider) endSession(w http.ResponseWriter, r *http.Request) {
 	redirect, err := url.Parse(r.Form.Get("post_logout_redirect_uri"))
 	if err != nil || !redirect.IsAbs() {
@@ -232,7 +231,7 @@ func (p *Provider) endSession(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, redirect.String(), http.StatusFound)
 }
 
-// idToken makes the ID token of a grant (OpenID Connect Core §2).
+// idToken returns the ID token of a grant (OpenID Connect Core §2).
 func (p *Provider) idToken(s Settings, g grant, access string) string {
 	now := time.Now()
 	sum := sha256.Sum256([]byte(access))
@@ -252,9 +251,8 @@ func (p *Provider) idToken(s Settings, g grant, access string) string {
 	return token.sign()
 }
 
-// LogoutToken is what the provider says by the back channel when Alice signs out
-// there (OpenID Connect Back-Channel Logout 1.0 §2.4), with each change made before
-// it is signed.
+// LogoutToken returns a back-channel logout token for Alice (OpenID Connect Back-Channel Logout 1.0
+// §2.4), altered by changes before it is signed.
 func (p *Provider) LogoutToken(changes ...func(*IDToken)) string {
 	p.mu.Lock()
 	s := p.settings
@@ -270,17 +268,16 @@ func (p *Provider) LogoutToken(changes ...func(*IDToken)) string {
 	return token.sign()
 }
 
-// IDToken is an ID token before it is signed.
+// IDToken is an unsigned ID token.
 type IDToken struct {
-	Algorithm jose.SignatureAlgorithm // the alg header. With "none" there is no signature.
-	Type      jose.ContentType        // the typ header. Empty: JWT.
-	KeyID     string                  // the kid header. Empty: none.
-	Key       any                     // Key signs: a private key, or the bytes of a secret
-	Claims    map[string]any          // the payload
+	Algorithm jose.SignatureAlgorithm // alg header; "none" omits the signature
+	Type      jose.ContentType        // typ header; default: JWT
+	KeyID     string                  // kid header; default: none
+	Key       any                     // signing key: a private key, or the bytes of a secret
+	Claims    map[string]any          // payload
 }
 
-// sign makes the compact form. It panics where that cannot be: the test is
-// wrong then.
+// sign returns the compact form. It panics on errors, which are errors of the test.
 func (t *IDToken) sign() string {
 	payload, err := json.Marshal(t.Claims)
 	if err != nil {
@@ -301,13 +298,13 @@ func (t *IDToken) sign() string {
 	return compact
 }
 
-// signingKey is the key of every provider, and quickKey of those that sign by ES256.
+// Keys of all providers: signingKey for RS256, quickKey for ES256.
 var (
 	signingKey = sync.OnceValue(josetest.NewRSA)
 	quickKey   = sync.OnceValue(func() *ecdsa.PrivateKey { return josetest.NewEC(elliptic.P256()) })
 )
 
-// key is what signs ID tokens.
+// key returns the key that signs ID tokens.
 func (s *Settings) key() jose.SigningKey {
 	if s.KeyAlgorithm == string(jose.ES256) {
 		return jose.SigningKey{Algorithm: jose.ES256, Key: quickKey()}

@@ -20,10 +20,10 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Endpoint is an endpoint of the provider, by its path.
+// Endpoint is an endpoint of the provider, by path.
 type Endpoint string
 
-// The endpoints.
+// Endpoints of the provider.
 const (
 	Discovery     Endpoint = "/.well-known/openid-configuration"
 	Keys          Endpoint = "/keys"
@@ -32,58 +32,58 @@ const (
 	UserInfo      Endpoint = "/userinfo"
 	EndSession    Endpoint = "/logout"
 	Revocation    Endpoint = "/revoke"
-	Introspection Endpoint = "/introspect" // in the discovery document only if Settings.Metadata has it
+	Introspection Endpoint = "/introspect" // in the discovery document only if set in Settings.Metadata
 )
 
-// The client that a provider knows unless it is told otherwise.
+// Default client of a provider.
 const (
 	ClientID     = "client"
 	ClientSecret = "s3cret/+ %"
 )
 
-// Person is somebody who can sign in at the provider.
+// Person can sign in at the provider.
 type Person struct {
-	Subject string         // the sub claim, and what login_hint picks the person by
-	Claims  map[string]any // in the ID token and in userinfo
+	Subject string         // sub claim, selected by login_hint
+	Claims  map[string]any // claims in the ID token and in userinfo
 }
 
-// Alice is who signs in unless login_hint names another.
+// Alice is the default person at sign-in.
 var Alice = Person{Subject: "248289761001", Claims: map[string]any{
 	"name": "Alice Adams", "email": "alice@hospital.example", "email_verified": true,
 	"groups": []any{"clinicians"},
 }}
 
-// Settings are what can be changed of a provider while it runs.
+// Settings are the settings of a provider, which can be changed while it runs.
 type Settings struct {
-	ClientID string // the one client's. Default: [ClientID].
-	// ClientSecret is the client's. Default: [ClientSecret]. Empty: the client
-	// is public, and must not send one.
+	ClientID string // client_id of the only client; default: [ClientID]
+	// ClientSecret is the client's secret. Default: [ClientSecret]. Empty: the client is public and
+	// must not send a secret.
 	ClientSecret string
-	// People are those who can sign in; the first does, unless login_hint is
-	// the subject of another. Who is no longer there is refused when they refresh. Default: [Alice].
+	// People can sign in: the first, unless login_hint is another's subject. Refreshes of removed
+	// people are denied. Default: [Alice].
 	People   []Person
-	Metadata map[string]any // laid over the discovery document; nil removes a member
-	KeyID    string         // the kid of the signing key. Default: key-1.
-	// KeyAlgorithm is the alg of the signing key in the key set. Default:
-	// RS256. Empty: none, as many providers have it. ES256: the key is another, which signs faster.
+	Metadata map[string]any // overrides of the discovery document; nil removes a member
+	KeyID    string         // kid of the signing key; default: key-1
+	// KeyAlgorithm is the alg of the signing key in the key set. Default: RS256. Empty: omitted, as
+	// with many providers. ES256: a different key, which signs faster.
 	KeyAlgorithm       string
-	IDToken            func(*IDToken)       // IDToken changes each ID token before it is signed
-	TokenResponse      func(map[string]any) // TokenResponse changes each token response before it is sent
-	UserInfoResponse   func(map[string]any) // UserInfoResponse changes each userinfo response before it is sent
-	KeepRefreshToken   bool                 // lets a refresh token be used again. Else each is used once, and replaced.
-	AuthorizationError string               // AuthorizationError, if set, is answered in place of a code
+	IDToken            func(*IDToken)       // alters each ID token before it is signed
+	TokenResponse      func(map[string]any) // alters each token response
+	UserInfoResponse   func(map[string]any) // alters each userinfo response
+	KeepRefreshToken   bool                 // permits reuse of refresh tokens; otherwise each use rotates them
+	AuthorizationError string               // error code returned instead of a code, unless empty
 }
 
-// Request is what an endpoint was sent.
+// Request is a request to an endpoint.
 type Request struct {
-	Method string      // the HTTP method
-	Header http.Header // the headers
-	Form   url.Values  // the parameters, of the query and of the body
+	Method string      // HTTP method
+	Header http.Header // HTTP headers
+	Form   url.Values  // parameters of query and body
 }
 
-// Provider is the provider. It is safe for concurrent use.
+// Provider is the OpenID provider. Safe for concurrent use.
 type Provider struct {
-	Issuer string // the provider's issuer
+	Issuer string // issuer URL
 	server *httptest.Server
 
 	mu       sync.Mutex
@@ -95,8 +95,7 @@ type Provider struct {
 	refresh  map[string]grant  // by refresh token
 }
 
-// New returns a provider with this issuer that listens nowhere: it is an
-// http.Handler.
+// New returns a provider with an issuer that does not listen: it is an http.Handler.
 func New(issuer string) *Provider {
 	return &Provider{
 		Issuer: issuer,
@@ -112,8 +111,8 @@ func New(issuer string) *Provider {
 	}
 }
 
-// Start returns a provider that listens on a loopback port, by plain HTTP,
-// until the test ends. Changes are made as [Provider.Change] does.
+// Start returns a provider that listens on a loopback port with plain HTTP until the test ends,
+// with settings altered as by [Provider.Change].
 func Start(tb testing.TB, changes ...func(*Settings)) *Provider {
 	p := New("")
 	for _, change := range changes {
@@ -125,8 +124,7 @@ func Start(tb testing.TB, changes ...func(*Settings)) *Provider {
 	return p
 }
 
-// StartTLS is Start by HTTPS, with a certificate that only
-// [Provider.Transport] trusts.
+// StartTLS is Start with HTTPS and a certificate trusted only by [Provider.Transport].
 func StartTLS(tb testing.TB) *Provider {
 	p := New("")
 	p.listen(tb)
@@ -136,11 +134,11 @@ func StartTLS(tb testing.TB) *Provider {
 	return p
 }
 
-// listen prepares the server. What a fault holds open is let go at the end.
+// listen prepares the server. Connections held by faults are released at the end.
 func (p *Provider) listen(tb testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.server = httptest.NewUnstartedServer(p)
-	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections end badly here all the time
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections fail intentionally
 	p.server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
 	tb.Cleanup(func() {
 		cancel()
@@ -165,28 +163,28 @@ func (p *Provider) Change(change func(*Settings)) {
 	change(&p.settings)
 }
 
-// Fail gives an endpoint a fault; nil takes it away.
+// Fail sets the fault of an endpoint; nil removes it.
 func (p *Provider) Fail(e Endpoint, f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.faults[e] = f
 }
 
-// Drop makes discovery name an address for the endpoint that drops SYNs.
+// Drop publishes an address for the endpoint that drops SYNs.
 func (p *Provider) Drop(tb testing.TB, e Endpoint) {
 	tb.Helper()
 	address := "http://" + BlackHole(tb) + string(e)
 	p.Change(func(s *Settings) { s.Metadata[metadataNames[e]] = address })
 }
 
-// Requests are the requests that an endpoint got, also those that it failed.
+// Requests returns the requests to an endpoint, including failed ones.
 func (p *Provider) Requests(e Endpoint) []Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]Request(nil), p.requests[e]...)
 }
 
-// current returns the settings of the moment.
+// current returns a copy of the settings.
 func (p *Provider) current() Settings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,19 +193,19 @@ func (p *Provider) current() Settings {
 	return s
 }
 
-// metadataNames are the members of the discovery document that name endpoints.
+// metadataNames are the discovery document members with endpoint URLs.
 var metadataNames = map[Endpoint]string{
 	Keys: "jwks_uri", Authorization: "authorization_endpoint", Token: "token_endpoint",
 	UserInfo: "userinfo_endpoint", EndSession: "end_session_endpoint", Revocation: "revocation_endpoint",
 }
 
-// issued is what an access token stands for.
+// issued is the state of an access token.
 type issued struct {
 	person  Person
 	expires time.Time
 }
 
-// grant is what a code stands for.
+// grant is the state of a code.
 type grant struct {
 	person                        Person
 	redirectURI, nonce, challenge string
@@ -216,8 +214,7 @@ type grant struct {
 // ServeHTTP implements http.Handler.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := Endpoint(r.URL.Path)
-	// Also needed for faults: only after the body does the server notice that
-	// a client has gone.
+	// Also needed for faults: the server detects a disconnected client only after reading the body.
 	if err := r.ParseForm(); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -240,7 +237,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(w, r)
 }
 
-// discovery is OpenID Connect Discovery §4.
+// discovery returns the discovery document (OpenID Connect Discovery §4).
 func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 	document := map[string]any{
 		"issuer":                                p.Issuer,
@@ -264,7 +261,7 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, document)
 }
 
-// keys is the JWK Set (RFC 7517 §5).
+// keys returns the JWK Set (RFC 7517 §5).
 func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
 	s := p.current()
 	key := jose.JSONWebKey{Key: s.key().Key.(crypto.Signer).Public(), KeyID: s.KeyID, Algorithm: s.KeyAlgorithm, Use: "sig"}
@@ -280,11 +277,11 @@ func Saying(name string, value any) func(*IDToken) {
 	}
 }
 
-// Storage keeps files in memory, as those of keys and of clients that registered themselves.
+// Storage stores files in memory, e.g. keys and registered clients.
 type Storage struct {
 	mu sync.Mutex
 
-	Files map[string][]byte // what is stored, by key
+	Files map[string][]byte // contents by key
 }
 
 // Update implements keyring.Storage.
@@ -315,7 +312,7 @@ func (s *Storage) Load(_ context.Context, key string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-// Store keeps a file.
+// Store stores a file.
 func (s *Storage) Store(_ context.Context, key string, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
 )
 
-// The kernel of this machine really drops them, and does not refuse.
+// The kernel drops SYNs instead of rejecting connections.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	address := providertest.BlackHole(t)
@@ -50,7 +50,7 @@ func post(t *testing.T, p *providertest.Provider, code string, change url.Values
 	return response.StatusCode
 }
 
-// A provider that let everything pass would prove nothing.
+// The token endpoint rejects invalid requests; a permissive provider would prove nothing.
 func TestTokenEndpointIsStrict(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

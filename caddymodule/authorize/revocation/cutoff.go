@@ -11,48 +11,48 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A cutoff is a stored time: what was issued until then in the name of a person, client or
-// session is void. One entry voids any number of tokens.
+// A cutoff is a stored time: grants issued up to then to a user, client or session are void. One
+// entry voids any number of tokens.
 
 const (
 	cutoffPrefix = "cutoff:"
 
-	// RareCutoff says that there are cutoffs by an operator, or in place of many entries of
-	// one person. It saves most checks of an access token from looking for five of these.
+	// RareCutoff marks the existence of cutoffs made by an operator, or replacing many entries of a
+	// user. Without it, checks of access tokens skip five lookups.
 	RareCutoff = cutoffPrefix + "rare"
 
-	// ClockJump is how far a clock may jump ahead and back again without an expired token becoming valid that was revoked:
-	// revocations outlive tokens by that much.
+	// ClockJump is the tolerated forward jump of a clock, after whose reversal no expired and
+	// revoked token becomes valid: revocations outlast tokens by that time.
 	ClockJump = 24 * time.Hour
 
-	// cutoffLifetime is longer than that of any access token or code. Refresh tokens are
+	// cutoffLifetime exceeds the lifetime of every access token and code. Refresh tokens are
 	// deleted instead.
 	cutoffLifetime = keyring.Retention + ClockJump + time.Minute
 )
 
-// UserCutoff is the key of the cutoff of all grants of a user.
+// UserCutoff returns the key of the cutoff for all grants of a user.
 func UserCutoff(user string) string { return cutoffPrefix + "user:" + user }
 
-// ClientCutoff is the key of the cutoff of all grants to a client.
+// ClientCutoff returns the key of the cutoff for all grants to a client.
 func ClientCutoff(clientID string) string { return cutoffPrefix + "client:" + clientID }
 
-// SessionCutoff is the key of the cutoff of a session.
+// SessionCutoff returns the key of the cutoff for a session.
 func SessionCutoff(sid string) string { return cutoffPrefix + "session:" + sid }
 
-// PairCutoff is the key of the cutoff of a user's grants to one client.
+// PairCutoff returns the key of the cutoff for a user's grants to one client.
 func PairCutoff(user, clientID string) string { return cutoffPrefix + "pair:" + pair(user, clientID) }
 
-// revocationsCutoff stands for older revocations of a user's grants to a client; see
-// [recentList].
+// revocationsCutoff returns the key of the cutoff that replaces older revocations of a user's
+// grants to a client; see [recentList].
 func revocationsCutoff(user, clientID string) string {
 	return cutoffPrefix + "revocations:" + pair(user, clientID)
 }
 
-// endedSessionsCutoff stands for older ended sessions of a user.
+// endedSessionsCutoff returns the key of the cutoff that replaces older ended sessions of a user.
 func endedSessionsCutoff(user string) string { return cutoffPrefix + "ended-sessions:" + user }
 
-// ConsentCutoff is the key of the cutoff of a user's consent to a client. It affects access
-// tokens only: codes and refresh tokens are compared with the consent itself.
+// ConsentCutoff returns the key of the cutoff for a user's consent to a client. It applies to
+// access tokens only: codes and refresh tokens are compared with the consent itself.
 func ConsentCutoff(user, clientID string) string {
 	return cutoffPrefix + "consent:" + pair(user, clientID)
 }
@@ -60,13 +60,12 @@ func ConsentCutoff(user, clientID string) string {
 // pair joins two names unambiguously.
 func pair(user, clientID string) string { return strconv.Itoa(len(user)) + ":" + user + clientID }
 
-// clockError is how much gateways' readings of their store's clock may differ at one moment:
-// about as long as an answer takes. A cutoff is dated that much later, so that nothing
-// survives that another gateway issued just before. What is issued after it is dated later
-// still; see [DateAfter].
+// clockError is the maximum difference between gateways' estimates of their store's time, about the
+// duration of a response. Cutoffs are dated later by that time, so that tokens issued by another
+// gateway just before do not survive. Later tokens are dated even later; see [DateAfter].
 const clockError = 2 * time.Second
 
-// margin is how much later than now a cutoff must be dated.
+// margin returns the time by which a cutoff must be later than now.
 func (r *Revocations) margin() time.Duration {
 	if store.IsShared(r.durable) {
 		return clockError
@@ -74,12 +73,12 @@ func (r *Revocations) margin() time.Duration {
 	return 0
 }
 
-// CutOff voids what was issued until now.
+// CutOff voids everything issued until now.
 func (r *Revocations) CutOff(ctx context.Context, keys ...string) error {
 	return r.CutOffAt(ctx, r.Now().Add(r.margin()), keys...)
 }
 
-// CutOffAt voids what was issued until a time. If the durable store fails, nothing is void.
+// CutOffAt voids everything issued until a time. If the durable store fails, nothing is voided.
 func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string) (err error) {
 	if r.durable != r.near {
 		err = r.putCutoffs(ctx, r.durable, at, keys, nil)
@@ -114,16 +113,15 @@ func (r *Revocations) EndSession(ctx context.Context, sid string, inFlight, dura
 		return fmt.Errorf("storing that a session has ended: %w", err)
 	}
 	if r.near != r.durable {
-		_ = store.Do(ctx, store.In(r.near, store.Deleting(inFlight...)...)) // else they expire
+		_ = store.Do(ctx, store.In(r.near, store.Deleting(inFlight...)...)) // on error, the entries expire
 	}
 	return nil
 }
 
-// endingTime is longer than it takes to end a session.
+// endingTime exceeds the time needed to end a session.
 const endingTime = time.Minute
 
-// putCutoffs stores cutoffs, each unless a later one is stored already, and deletes other
-// keys in the same step.
+// putCutoffs stores cutoffs unless later ones exist, and deletes other keys in the same step.
 func (r *Revocations) putCutoffs(ctx context.Context, in store.Store, at time.Time, keys, ended []string) error {
 	var stored [][]byte
 	for _, key := range keys {
@@ -141,14 +139,14 @@ func (r *Revocations) putCutoffs(ctx context.Context, in store.Store, at time.Ti
 		if err = store.Do(ctx, store.In(in, append(calls, store.Deleting(ended...)...)...)); !store.Lost(err) {
 			return err
 		}
-		if stored, err = store.Values(ctx, in, keys...); err != nil { // what a copy may not have yet
+		if stored, err = store.Values(ctx, in, keys...); err != nil { // a copy may be stale
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// laterCutoffs are the calls that store a cutoff in place of those that are not later.
+// laterCutoffs returns the calls that replace earlier cutoffs.
 func (r *Revocations) laterCutoffs(at time.Time, keys []string, stored [][]byte) (calls []*store.Call, err error) {
 	text, err := at.MarshalText()
 	left := store.Until(r.durable, at.Add(cutoffLifetime))
@@ -175,14 +173,14 @@ func readCutoff(ctx context.Context, in store.Store, key string) (time.Time, err
 	return parseCutoff(text)
 }
 
-// IsCutOff reports whether what was issued at a time is void. The zero time, of a version
-// before cutoffs, is before any.
+// IsCutOff reports whether a grant issued at a time is void. The zero time, from a version before
+// cutoffs, precedes every cutoff.
 func IsCutOff(issued, cutoff time.Time) bool {
 	return !cutoff.IsZero() && !issued.After(cutoff)
 }
 
-// DateAfter returns the time of something issued now: the present or, if a coarse or reset
-// clock has not passed the cutoff yet, just after that.
+// DateAfter returns the issue time for a grant issued now: the present, or just after the cutoff if
+// a coarse or reset clock has not passed it yet.
 func DateAfter(now, cutoff time.Time) time.Time {
 	if IsCutOff(now, cutoff) {
 		return cutoff.Add(time.Nanosecond)
@@ -200,15 +198,15 @@ func parseCutoff(text []byte) (at time.Time, err error) {
 	return at, nil
 }
 
-// A suspension is a cutoff of an identity provider's people that can be lifted: their tokens are neither valid nor revoked.
+// A suspension is a revocable cutoff for the people of an identity provider: their tokens are neither valid nor revoked.
 
-// SuspensionLifetime is the lifetime of a suspension that is not renewed. It is below a day, so that followers of a shared
-// store receive the value.
+// SuspensionLifetime is the lifetime of a suspension without renewal. It is below a day, so that
+// followers of a shared store receive the value.
 const SuspensionLifetime = 12 * time.Hour
 
 func suspensionKey(provider string) string { return cutoffPrefix + "idp:" + provider }
 
-// Suspend suspends the tokens that a provider's people got up to a time, or renews the suspension.
+// Suspend suspends tokens issued to a provider's people up to a time, or renews the suspension.
 func (r *Revocations) Suspend(ctx context.Context, provider string, until time.Time) error {
 	text, err := until.MarshalText()
 	if err != nil {
@@ -224,7 +222,7 @@ func (r *Revocations) Resume(ctx context.Context, provider string) error {
 	return r.inBoth(ctx, func() *store.Call { return &store.Call{Op: store.Delete, Key: suspensionKey(provider)} })
 }
 
-// inBoth makes a call to the durable store and, if it is another, to the one near.
+// inBoth executes a call in the durable store and in the near store, if different.
 func (r *Revocations) inBoth(ctx context.Context, call func() *store.Call) error {
 	steps := []store.Step{store.In(r.durable, call())}
 	if r.near != r.durable {
@@ -233,8 +231,8 @@ func (r *Revocations) inBoth(ctx context.Context, call func() *store.Call) error
 	return store.Do(ctx, steps...)
 }
 
-// Suspended returns until when what was issued to a provider's people is suspended; the zero time if nothing is. What another
-// gateway has just stored may not be known yet.
+// Suspended returns the time up to which tokens of a provider's people are suspended; zero without
+// a suspension. Another gateway's change may not be visible yet.
 func (r *Revocations) Suspended(ctx context.Context, provider string) (time.Time, error) {
 	if err := r.load(ctx); err != nil {
 		return time.Time{}, err

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A JWT tells whole seconds. What was given in the second of the ending, but before it,
-// has ended; what is given after it is good, until it ends in the same second too.
+// JWT times have a precision of seconds. Tokens issued before the revocation in the same second are
+// void, and tokens issued after it are valid until revoked, even within the same second.
 func TestEndingWithinOneSecond(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*authorize.Server) error{
@@ -56,7 +56,7 @@ func TestEndingWithinOneSecond(t *testing.T) {
 	}
 }
 
-// Refresh tokens stay ended when the cutoff is gone, which is kept for a day.
+// Refresh tokens stay revoked after the cutoff has expired, which is stored for a day.
 func TestEndedGrantsStayEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestClientCredentialsEnd(t *testing.T) {
 	}
 }
 
-// Of others nothing ends, whatever their names are made of.
+// Revocation affects no other users or clients, whatever their names.
 func TestEndGrantsOfOthersStay(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) {
@@ -116,7 +116,7 @@ func TestEndGrantsOfOthersStay(t *testing.T) {
 	}
 }
 
-// Misspelt names are found out.
+// Misspelled names are detected.
 func TestEndGrantsOfNobody(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, nil)
@@ -130,8 +130,7 @@ func TestEndGrantsOfNobody(t *testing.T) {
 	}
 }
 
-// A client that is taken from a person, who stays signed in, is told like one whose
-// session is over.
+// A client whose grants are revoked while the user stays signed in receives a back-channel logout.
 func TestClientIsToldOfEndedGrants(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.NewParty(t)
@@ -146,7 +145,7 @@ func TestClientIsToldOfEndedGrants(t *testing.T) {
 	}
 }
 
-// Where the ending cannot be stored, nothing has ended, and nobody is told that it has.
+// If a revocation cannot be stored, nothing is revoked and no client is notified.
 func TestEndingThatFails(t *testing.T) {
 	t.Parallel()
 	broken := false
@@ -169,7 +168,7 @@ func TestEndingThatFails(t *testing.T) {
 	}
 }
 
-// A full store keeps nobody signed in.
+// Logout works in a full store.
 func TestSignOutWithFullStore(t *testing.T) {
 	t.Parallel()
 	for name, durable := range map[string]store.Store{"one store for all": nil, "a durable store": store.NewMemory(0, 0)} {

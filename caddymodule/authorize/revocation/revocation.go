@@ -1,8 +1,8 @@
-// Package revocation knows which tokens are void.
+// Package revocation manages revoked tokens and cutoffs.
 //
-// All of it is in the durable store, and near at hand for each check of an access token: in
-// the store of what is in flight, to which it is copied after a restart, or, if gateways share
-// the durable store, in this gateway's copy of that.
+// All data is in the durable store. A copy for checks of access tokens is in the store of
+// in-flight data, loaded after a restart, or, if gateways share the durable store, in the
+// gateway's replica.
 package revocation
 
 import (
@@ -22,43 +22,43 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Revocations void tokens and grants. They are in the durable store, and each check reads them
-// near: in the store of what is in flight, to which they are copied, or, if several gateways
-// share the durable store, in this gateway's copy of that.
+// Revocations manages revoked tokens and grants. They are in the durable store. Checks read a near
+// copy: in the store of in-flight data, or, if several gateways share the durable store, in this
+// gateway's replica.
 type Revocations struct {
 	near, durable store.Store
-	inFlight      store.Store // has the marks of used codes
+	inFlight      store.Store // store of the marks of used codes
 	logger        *slog.Logger
 
 	loaded  atomic.Bool
 	loading sync.Mutex
 }
 
-// New returns the revocations in a store and a durable store, which may be the same.
+// New returns the revocations in an in-flight and a durable store, which may be the same.
 func New(inFlight, durable store.Store, logger *slog.Logger) *Revocations {
 	r := &Revocations{near: inFlight, durable: durable, inFlight: inFlight, logger: logger}
-	if store.IsShared(durable) { // the store follows them
+	if store.IsShared(durable) { // shared stores maintain a replica
 		r.near = durable
 	}
 	r.loaded.Store(r.near == durable)
 	return r
 }
 
-// Now is the time by which revocations and grants are dated: gateways that share a store
-// have one clock.
+// Now returns the time for dating revocations and grants; gateways that share a store use the
+// store's clock.
 func (r *Revocations) Now() time.Time { return store.Now(r.durable) }
 
 const revokedPrefix = "revoked:"
 
-// UsedCodeKey is the key that marks a grant's code as used.
+// UsedCodeKey returns the key that marks a grant's code as used.
 func UsedCodeKey(family string) string { return "token:" + family }
 
 // CodeRedeemed is the value of a used code's mark.
 var CodeRedeemed = []byte("its code was used")
 
-// Revoke voids an access token or a whole grant, by its id, for the time it has left, negative if it has expired, and
-// [ClockJump] and a little longer, because clocks differ. In the same step it deletes what is over with it in
-// the durable store. If the store is full, the mark of the grant's code, which is void too,
+// Revoke voids an access token or an entire grant by id, for the remaining lifetime (negative if
+// expired) plus [ClockJump] and a margin for clock skew. In the same step it deletes the ended
+// entries of the durable store. In a full store, the mark of the grant's code, which is void too,
 // makes room.
 func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration, ended ...string) error {
 	left += ClockJump + time.Minute
@@ -83,18 +83,18 @@ func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration,
 // IDSize is the size of a random id in bytes.
 const IDSize = 16
 
-// NewTokenID makes the jti of an access token. It begins with the family's id, so that one
-// entry revokes all tokens of a grant, even those being made. The time in nanoseconds
-// follows: the seconds of iat could not be compared with a cutoff.
+// NewTokenID returns a jti for an access token. It starts with the family's id, so that one entry
+// revokes all tokens of a grant, including tokens being issued. The time in nanoseconds follows,
+// because the seconds of iat are too coarse for comparison with a cutoff.
 func NewTokenID(family string, at time.Time) string { return family + "." + NewDatedID(at) }
 
-// NewDatedID returns a random id that begins with a time.
+// NewDatedID returns a random id that starts with a time.
 func NewDatedID(at time.Time) string {
 	dated := binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano()))
 	return base64.RawURLEncoding.EncodeToString(append(dated, oauth2.RandomBytes(IDSize)...))
 }
 
-// IssuedAt returns the time of a jti, or the zero time if it is malformed.
+// IssuedAt returns the time in a jti, or the zero time if malformed.
 func IssuedAt(tokenID string) time.Time {
 	dated, err := base64.RawURLEncoding.DecodeString(tokenID[strings.LastIndexByte(tokenID, '.')+1:])
 	if err != nil || len(dated) != 8+IDSize {
@@ -106,24 +106,24 @@ func IssuedAt(tokenID string) time.Time {
 // RandomID returns 128 random bits in base64url.
 func RandomID() string { return base64.RawURLEncoding.EncodeToString(oauth2.RandomBytes(IDSize)) }
 
-// A Check reads in a step whether a grant is void. Unlike [Revocations.Revoked], it misses
-// nothing that another gateway has stored.
+// A Check reads in a step whether a grant is void. Unlike [Revocations.Revoked], it sees all
+// changes of other gateways.
 type Check struct {
 	near    store.Store
 	revoked *store.Call // nil without a family
 	cutoffs []*store.Call
 }
 
-// Binding is what a code or token is bound to, which decides what cutoffs apply.
+// Binding contains the values that determine the cutoffs for a code or token.
 type Binding struct {
-	User, ClientID string // the sub and the client_id
-	Session        string // the sid; empty if it outlives the session
-	ByConsent      bool   // an access token that the person consented to
-	ShortLived     bool   // a code or access token; refresh tokens that end are deleted
+	User, ClientID string // sub and client_id
+	Session        string // sid; empty if not bound to a session
+	ByConsent      bool   // an access token based on a consent
+	ShortLived     bool   // a code or access token; revoked refresh tokens are deleted instead
 }
 
-// Check returns the check of a grant by the id of its family, if it has one by now, and by
-// what it is bound to. It reads as part of [Check.Step].
+// Check returns the check of a grant by its family's id, if any, and its binding. It reads as part
+// of [Check.Step].
 func (r *Revocations) Check(ctx context.Context, family string, b Binding) (*Check, error) {
 	if err := r.load(ctx); err != nil {
 		return nil, err
@@ -138,8 +138,8 @@ func (r *Revocations) Check(ctx context.Context, family string, b Binding) (*Che
 	return c, nil
 }
 
-// Step is the step to make. Put it after those that store something new: either this reads the
-// revocation, or who revokes finds what was stored.
+// Step returns the step to execute. It must follow the steps that store new grants: either the step
+// reads the revocation, or the revocation finds the stored grant.
 func (c *Check) Step() store.Step {
 	if c.revoked == nil {
 		return store.In(c.near, c.cutoffs...)
@@ -147,7 +147,7 @@ func (c *Check) Step() store.Step {
 	return store.In(c.near, append([]*store.Call{c.revoked}, c.cutoffs...)...)
 }
 
-// Cutoff returns the latest cutoff that the step found, or the zero time.
+// Cutoff returns the latest cutoff read by the step, or the zero time.
 func (c *Check) Cutoff() (latest time.Time, err error) {
 	for _, call := range c.cutoffs {
 		at, err := parseCutoff(call.Value)
@@ -161,8 +161,8 @@ func (c *Check) Cutoff() (latest time.Time, err error) {
 	return latest, nil
 }
 
-// Void reports whether the step found a revocation of the family, or a cutoff of what was
-// issued at a time.
+// Void reports whether the step has read a revocation of the family, or a cutoff for the issue
+// time.
 func (c *Check) Void(issued time.Time) (bool, error) {
 	if c.revoked != nil && c.revoked.Value != nil {
 		return true, nil
@@ -171,9 +171,8 @@ func (c *Check) Void(issued time.Time) (bool, error) {
 	return IsCutOff(issued, cutoff), err
 }
 
-// Revoked reports whether an access token was revoked, by itself or with its grant. Where
-// several gateways share the store, what another has just revoked may not be known yet; a
-// [Check] finds it.
+// Revoked reports whether an access token or its grant was revoked. With a shared store, another
+// gateway's revocation may not be visible yet; a [Check] sees it.
 func (r *Revocations) Revoked(ctx context.Context, tokenID string) (bool, error) {
 	if err := r.load(ctx); err != nil {
 		return false, err
@@ -194,8 +193,8 @@ func (r *Revocations) isRevoked(ctx context.Context, id string) (bool, error) {
 	return err == nil, err
 }
 
-// LatestCutoff returns the latest cutoff that applies to a binding, or the zero time. As with
-// [Revocations.Revoked], one that another gateway has just stored may not be known yet.
+// LatestCutoff returns the latest cutoff for a binding, or the zero time. As with
+// [Revocations.Revoked], another gateway's cutoff may not be visible yet.
 func (r *Revocations) LatestCutoff(ctx context.Context, b Binding) (latest time.Time, err error) {
 	if err := r.load(ctx); err != nil {
 		return time.Time{}, err
@@ -227,7 +226,7 @@ func commonCutoffs(b Binding) (keys []string) {
 	return keys
 }
 
-// rareCutoffs are those that [RareCutoff] stands for.
+// rareCutoffs returns the cutoffs announced by [RareCutoff].
 func rareCutoffs(b Binding) []string {
 	keys := []string{UserCutoff(b.User), ClientCutoff(b.ClientID), PairCutoff(b.User, b.ClientID)}
 	if b.ShortLived {
@@ -239,15 +238,15 @@ func rareCutoffs(b Binding) []string {
 	return keys
 }
 
-// load makes the revocations known that were stored before this process started, once. Until
-// that has succeeded, no token is valid.
+// load copies the revocations stored before this process started, once. Until it succeeds, no token
+// is valid.
 func (r *Revocations) load(ctx context.Context) error {
 	if r.loaded.Load() {
 		return nil
 	}
 	r.loading.Lock()
 	defer r.loading.Unlock()
-	if r.loaded.Load() { // while waiting
+	if r.loaded.Load() { // loaded while waiting
 		return nil
 	}
 	if err := r.copyDurable(ctx); err != nil {
@@ -273,7 +272,7 @@ func (r *Revocations) copyDurable(ctx context.Context) error {
 
 func (r *Revocations) copyRevocation(ctx context.Context, key string) error {
 	text, err := r.durable.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) { // by now
+	if errors.Is(err, store.ErrNotFound) { // deleted meanwhile
 		return nil
 	}
 	var until time.Time
@@ -302,21 +301,21 @@ func (r *Revocations) copyCutoffs(ctx context.Context) error {
 }
 
 const (
-	maxRevocations   = 200  // of one person's tokens and grants to one client
-	maxEndedSessions = 1000 // of one person
+	maxRevocations   = 200  // of one user's tokens and grants to one client
+	maxEndedSessions = 1000 // of one user
 )
 
-// recentList limits the entries of one kind and person, who could make new ones all day:
-// each stays for as long as an access token may live. A cutoff replaces the oldest entries.
-// It voids all older codes and access tokens of the person.
+// recentList limits the entries of one kind per user, who could otherwise create new ones all day:
+// each is stored for the lifetime of access tokens. A cutoff replaces the oldest entries and voids
+// all older codes and access tokens of the user.
 type recentList struct {
 	store.RecentList
-	cutoff string // replaces the oldest
-	prefix string // of an entry's key
+	cutoff string // key of the replacing cutoff
+	prefix string // prefix of entry keys
 }
 
-// LimitRevocations counts the revocation of a user's token or grant to a client. If there
-// are too many, a cutoff replaces the oldest.
+// LimitRevocations counts the revocation of a user's token or grant to a client. Beyond the limit,
+// a cutoff replaces the oldest.
 func (r *Revocations) LimitRevocations(ctx context.Context, user, clientID, id string) {
 	r.limit(ctx, id, recentList{
 		RecentList: store.RecentList{Store: r.durable, Key: store.Key("revocations", pair(user, clientID)), Max: maxRevocations, TTL: cutoffLifetime},
@@ -324,7 +323,7 @@ func (r *Revocations) LimitRevocations(ctx context.Context, user, clientID, id s
 	})
 }
 
-// LimitEndedSessions does the same with the cutoff of an ended session.
+// LimitEndedSessions does the same for the cutoffs of ended sessions.
 func (r *Revocations) LimitEndedSessions(ctx context.Context, user, sid string) {
 	r.limit(ctx, sid, recentList{
 		RecentList: store.RecentList{Store: r.durable, Key: store.Key("ended-sessions", user), Max: maxEndedSessions, TTL: cutoffLifetime},
@@ -332,7 +331,7 @@ func (r *Revocations) LimitEndedSessions(ctx context.Context, user, sid string) 
 	})
 }
 
-// limit only logs errors, because the entry itself is stored already.
+// limit only logs errors, because the entry itself is already stored.
 func (r *Revocations) limit(ctx context.Context, id string, list recentList) {
 	dropped, err := list.Add(ctx, listItem(r.Now().Add(r.margin()), id))
 	for _, item := range dropped {
@@ -361,5 +360,5 @@ func (r *Revocations) fold(ctx context.Context, item string, list recentList) er
 	return err
 }
 
-// listItem is the time and id of an entry, padded to the longest id, a jti.
+// listItem encodes the time and id of an entry, padded to the longest id, a jti.
 func listItem(at time.Time, id string) string { return fmt.Sprintf("%019d %-55s", at.UnixNano(), id) }

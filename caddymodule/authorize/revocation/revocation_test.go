@@ -8,12 +8,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A check of a grant finds a revocation of its family, and each cutoff that applies to it, for what was issued before.
+// A check sees a revocation of the family and each applicable cutoff, for grants issued before it.
 func TestCheckIsVoid(t *testing.T) {
 	t.Parallel()
 	all := Binding{User: "alice", ClientID: "app", Session: "sid", ByConsent: true, ShortLived: true}
 	for name, tt := range map[string]struct {
-		stored  string // the key of a cutoff, or of the family's revocation
+		stored  string // key of a cutoff or of the family's revocation
 		binding Binding
 		void    bool
 	}{
@@ -58,7 +58,7 @@ func TestCheckIsVoid(t *testing.T) {
 	}
 }
 
-// Of several cutoffs the latest counts, whatever their order.
+// The latest of several cutoffs counts, regardless of their order.
 func TestLatestCutoffCounts(t *testing.T) {
 	t.Parallel()
 	b := Binding{User: "alice", ClientID: "app", Session: "sid", ByConsent: true, ShortLived: true}
@@ -88,7 +88,7 @@ func TestLatestCutoffCounts(t *testing.T) {
 	}
 }
 
-// A cutoff replaces earlier ones, and no later one.
+// A cutoff replaces earlier ones and never later ones.
 func TestCutoffReplacesNoLaterOne(t *testing.T) {
 	t.Parallel()
 	kept := store.NewMemory(0, 0)
@@ -104,12 +104,12 @@ func TestCutoffReplacesNoLaterOne(t *testing.T) {
 	}
 }
 
-// sharedMemory is a store that several gateways share, as far as their clocks are concerned.
+// sharedMemory is a memory store with a clock, like a shared store.
 type sharedMemory struct{ store.Store }
 
 func (sharedMemory) Now() time.Time { return time.Now() }
 
-// Where gateways share a store, a cutoff is dated later than now, by as much as their clocks may differ.
+// With a shared store, cutoffs are dated later by the tolerance for clock skew.
 func TestCutoffAllowsForClocks(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {

@@ -22,7 +22,7 @@ const damagedEntries = 40
 
 func damagedKey(n int) string { return fmt.Sprintf("refresh:%03d", n) }
 
-// wholeFile is a store of [damagedEntries] entries, of several pages and with free ones.
+// wholeFile returns a store file with [damagedEntries] entries on several pages, with free pages.
 func wholeFile(t *testing.T) []byte {
 	t.Helper()
 	s, path := newStore(t, 0)
@@ -41,7 +41,7 @@ func wholeFile(t *testing.T) []byte {
 	return file
 }
 
-// damagedStore is a store in a file that holds what is given, and what it logs.
+// damagedStore returns a store with the given file contents, and its log.
 func damagedStore(t *testing.T, file []byte) (*boltstore.Store, string, *strings.Builder) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -54,7 +54,7 @@ func damagedStore(t *testing.T, file []byte) (*boltstore.Store, string, *strings
 	return s, path, log
 }
 
-// readable counts the entries that are there, each of which must be as it was.
+// readable counts the entries, each of which must be unchanged.
 func readable(t *testing.T, s *boltstore.Store) (n int) {
 	t.Helper()
 	keys, err := s.List(t.Context(), "refresh:")
@@ -73,8 +73,8 @@ func readable(t *testing.T, s *boltstore.Store) (n int) {
 	return len(keys)
 }
 
-// Whatever page is zeroed, written over or cut off, there is no panic and no silence: either everything is there, or an
-// error says what to do, and the file stays as it is.
+// Zeroed, overwritten or truncated pages cause no panic and no silent loss: either all data is
+// readable, or the error contains the remedy and the file is unchanged.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()
 	whole := wholeFile(t)
@@ -124,8 +124,7 @@ func checkRefused(t *testing.T, what, path string, file []byte, err error) {
 	}
 }
 
-// A file that is damaged while it is in use makes its users an error, and not the process
-// an end.
+// Damage to a file in use results in errors and does not end the process.
 func TestDamagedWhileInUse(t *testing.T) {
 	t.Parallel()
 	size := int64(os.Getpagesize())
@@ -175,7 +174,7 @@ const (
 	leafPage   = 2
 )
 
-// listOfFree is the list of free pages, as of the last transaction.
+// listOfFree returns the list of free pages of the last transaction.
 func listOfFree(file []byte) []byte {
 	size := os.Getpagesize()
 	metas := [][]byte{file[16:80], file[size+16 : size+80]}
@@ -186,8 +185,7 @@ func listOfFree(file []byte) []byte {
 	return file[at : at+size]
 }
 
-// pageWith finds a page in use of a type that holds at least n elements, one of which has
-// text.
+// pageWith finds a page in use of a type with at least n elements, one of which contains text.
 func pageWith(t *testing.T, file []byte, kind byte, n int, text string) []byte {
 	t.Helper()
 	size, free := os.Getpagesize(), listOfFree(file)
@@ -205,7 +203,7 @@ func pageWith(t *testing.T, file []byte, kind byte, n int, text string) []byte {
 	return nil
 }
 
-// damagedValue is what an entry holds, which the order of time does not.
+// damagedValue returns the value of an entry, recognizable in entry pages.
 func damagedValue(n byte) string { return strings.Repeat(string([]byte{n}), 600) }
 
 func drop(page []byte) {
@@ -216,9 +214,8 @@ func rewrite(page []byte, old, text string) {
 	copy(page[bytes.LastIndex(page, []byte(old)):], text)
 }
 
-// One byte that is another where pages say what they hold is noticed before bbolt follows
-// it: to other pages than it should, where entries are missing, or where it panics as soon
-// as somebody writes.
+// A single altered byte in the structure of a page is detected before bbolt follows it to wrong
+// pages, misses entries, or panics on the next write.
 func TestFlippedBytes(t *testing.T) {
 	t.Parallel()
 	const key = "refresh:0"
@@ -294,13 +291,13 @@ func TestFlippedBytes(t *testing.T) {
 	}
 }
 
-// Of two meta pages, the one that is not whole is not followed, but the other.
+// Of two meta pages, a damaged one is ignored in favor of the other.
 func TestFlippedMeta(t *testing.T) {
 	t.Parallel()
 	size := os.Getpagesize()
 	for _, at := range []int{0, size} {
 		file := wholeFile(t)
-		file[at+16+16]++ // the root
+		file[at+16+16]++ // root page
 		s, _, log := damagedStore(t, file)
 		if n := readable(t, s); n < damagedEntries-1 || log.Len() > 0 {
 			t.Errorf("meta page %d: %d entries, log %q", at/size, n, log)
@@ -308,7 +305,7 @@ func TestFlippedMeta(t *testing.T) {
 	}
 }
 
-// A file that was used for long is whole, whatever was put and removed in which order.
+// A long-used file passes verification, regardless of the order of writes and deletions.
 func TestUsedFileIsWhole(t *testing.T) {
 	t.Parallel()
 	s, path := newStore(t, 0)
@@ -342,7 +339,7 @@ func TestUsedFileIsWhole(t *testing.T) {
 	}
 }
 
-// An empty file is told of: something may have emptied it.
+// An empty file is reported, because it may have been truncated.
 func TestEmptyFile(t *testing.T) {
 	t.Parallel()
 	s, path, log := damagedStore(t, nil)
@@ -351,7 +348,7 @@ func TestEmptyFile(t *testing.T) {
 	}
 }
 
-// What cannot outlive the process is not called stored.
+// Writes that would not survive the process result in errors.
 func TestFileElsewhere(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T) (*boltstore.Store, string) {

@@ -1,18 +1,18 @@
-// Package boltstore keeps the entries of a [store.Store] in a file, so that they survive a
+// Package boltstore stores the entries of a [store.Store] in a file, so that they survive a
 // restart. It adds lifetimes and a limit to go.etcd.io/bbolt.
 //
 // The file has three buckets:
 //
 //	entries   key                 →  expiry, value
-//	expiries  expiry, key         →  nothing: the entries in the order of their end
-//	count     "entries"           →  how many there are
+//	expiries  expiry, key         →  empty: the entries in order of expiry
+//	count     "entries"           →  number of entries
 //
 //	store.go        the store, its steps and backup; concurrent writes share an fsync
-//	transaction.go  reads and changes entries
-//	openfile.go     reads the whole file before it is used; turns faults of a file in use into errors, where bbolt would panic
+//	transaction.go  reads and modifies entries
+//	openfile.go     verification of the file before use; conversion of bbolt panics on a faulty file into errors
 //
-// There is no goroutine: each write removes some expired entries.
+// There is no background goroutine: each write removes some expired entries.
 //
-// One kind of damage is not detected: bbolt follows a branch page whose first child is a page above it until the process
-// runs out of memory. A page header that is not intact ends that, so only a changed page number does it.
+// One kind of damage is not detected: bbolt follows a branch page whose first child is a page above it until the
+// process runs out of memory. Any damaged page header ends the loop, so only an altered page number causes it.
 package boltstore

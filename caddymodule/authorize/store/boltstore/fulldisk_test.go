@@ -17,10 +17,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
 
-// fullDisk names the file of the process that TestFullDisk starts.
+// fullDisk is the environment variable with the file for the process started by TestFullDisk.
 const fullDisk = "CADDY_FHIR_TEST_FULL_DISK"
 
-// On a full disk the store is full, which a trial finds, too; it keeps what it has. A limit of the process stands for the disk.
+// A full disk is reported as a full store, including by a trial, and stored data is kept. The test simulates it by a process
+// limit.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	if path := os.Getenv(fullDisk); path != "" {

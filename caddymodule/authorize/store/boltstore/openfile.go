@@ -14,21 +14,21 @@ import (
 
 var (
 	errDamaged  = errors.New("it is damaged")
-	errReplaced = errors.New("it was moved, removed or replaced while in use") // so writes would be lost
+	errReplaced = errors.New("it was moved, removed or replaced while in use") // further writes would be lost
 )
 
-// openFile is a file that bbolt has mapped into memory. If somebody truncates or
-// overwrites it, bbolt panics, or the process gets SIGBUS. Here that is an error, and the
-// file is not used again, because bbolt does not release the locks that it held.
+// openFile is a file mapped into memory by bbolt. If it is truncated or overwritten, bbolt panics
+// or the process receives SIGBUS. openFile converts this into an error and does not use the file
+// again, because bbolt does not release its locks.
 type openFile struct {
 	path   string
 	db     *bbolt.DB
-	file   *os.File // bbolt's own
+	file   *os.File // bbolt's file
 	size   atomic.Int64
 	broken atomic.Pointer[error]
 }
 
-// openBolt opens a file. Unless it is only read, it is created if it is missing.
+// openBolt opens a file, and creates it unless read-only.
 func openBolt(path string, o *bbolt.Options) (*openFile, error) {
 	f := &openFile{path: path}
 	o.FreelistType = bbolt.FreelistMapType
@@ -52,8 +52,8 @@ func openBolt(path string, o *bbolt.Options) (*openFile, error) {
 	return f, nil
 }
 
-// close leaves a broken file mapped until the process ends: closing it in order might wait
-// for ever.
+// close leaves a broken file mapped until the process ends, because closing it properly might block
+// forever.
 func (f *openFile) close() error {
 	if f.broken.Load() == nil {
 		return f.db.Close()
@@ -74,7 +74,7 @@ func (f *openFile) update(apply func(*bbolt.Tx) error) error {
 	})
 }
 
-// checkPlace checks that the next process would find the same file.
+// checkPlace checks that the next process would open the same file.
 func (f *openFile) checkPlace() error {
 	found, err := os.Stat(f.path)
 	if err != nil {
@@ -87,13 +87,13 @@ func (f *openFile) checkPlace() error {
 	return err
 }
 
-// hasSuccessor reports whether another file has taken this one's place.
+// hasSuccessor reports whether another file has replaced this one.
 func (f *openFile) hasSuccessor() bool {
 	err := f.checkPlace()
 	return errors.Is(err, errReplaced) && !errors.Is(err, os.ErrNotExist)
 }
 
-// guarded turns the effects of a damaged file into errors.
+// guarded converts the effects of a damaged file into errors.
 func (f *openFile) guarded(do func() error) (err error) {
 	if broken := f.broken.Load(); broken != nil {
 		return *broken
@@ -110,7 +110,7 @@ func (f *openFile) guarded(do func() error) (err error) {
 	return err
 }
 
-// guard returns what a function panics with, memory faults included.
+// guard returns the panic value of a function, including memory faults.
 func guard(do func()) (panicked any) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { panicked = recover() }()
@@ -124,10 +124,9 @@ func (f *openFile) breaks(why any) error {
 	return err
 }
 
-// checkSize detects a truncated file before bbolt reads past its end. bbolt never shrinks
-// it.
+// checkSize detects a truncated file before bbolt reads past its end. bbolt never shrinks the file.
 func (f *openFile) checkSize() error {
-	before := f.size.Load() // first, because it may grow meanwhile
+	before := f.size.Load() // first, because the file may grow meanwhile
 	info, err := f.file.Stat()
 	if err != nil {
 		return err
@@ -141,8 +140,8 @@ func (f *openFile) checkSize() error {
 	return nil
 }
 
-// checkFile reads a whole file before it is used, and changes nothing in it. An empty file is not damaged, but may have
-// been truncated.
+// checkFile verifies an entire file before use without modifying it. An empty file is not damaged,
+// but may have been truncated.
 func (s *Store) checkFile(timeout time.Duration) error {
 	info, err := os.Stat(s.path)
 	switch {
@@ -166,8 +165,8 @@ func (s *Store) checkFile(timeout time.Duration) error {
 	return errors.Join(err, f.close())
 }
 
-// check ends with bbolt's own check. That runs in a goroutine where a fault of memory would end the process, so everything
-// that it follows is read here first, where such a fault is an error ([openFile.guarded]).
+// check ends with bbolt's own check. That runs in a goroutine in which a memory fault would end the process,
+// so all data that it follows is read here first, where a fault becomes an error ([openFile.guarded]).
 func check(tx *bbolt.Tx, size int64) error {
 	if size < tx.Size() {
 		return fmt.Errorf("%w: of %d bytes there are %d", errDamaged, tx.Size(), size)
@@ -176,7 +175,7 @@ func check(tx *bbolt.Tx, size int64) error {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	var first error
-	for err := range tx.Check() { // to the end: it waits for its reader
+	for err := range tx.Check() { // to the end, because the check waits for its reader
 		if first == nil {
 			first = fmt.Errorf("%w: %w", errDamaged, err)
 		}
@@ -202,7 +201,7 @@ func checkPages(tx *bbolt.Tx) error {
 	return nil
 }
 
-// checkEntries checks that each entry has its expiry, and is counted. A new file has no buckets.
+// checkEntries checks that each entry has its expiry and is counted. A new file has no buckets.
 func checkEntries(tx *bbolt.Tx) error {
 	t := newTransaction(tx)
 	switch buckets := []bool{t.entries != nil, t.expiries() != nil, t.count() != nil}; {
@@ -224,7 +223,7 @@ func checkEntries(tx *bbolt.Tx) error {
 	return err
 }
 
-// checkKeys checks that the keys of a bucket are in order, found by a search, and as isWhole wants them, and counts them.
+// checkKeys checks that the keys of a bucket are ordered, can be found, and satisfy isWhole. It returns their number.
 func checkKeys(b *bbolt.Bucket, isWhole func(key, value []byte) bool) (n int, err error) {
 	var last []byte
 	return n, b.ForEach(func(key, value []byte) error {

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// A file that is cut while it is read is an error, and not the end of the process.
+// Truncation of a file during a read results in an error and does not end the process.
 func TestFaultOfMemory(t *testing.T) {
 	t.Parallel()
 	f, err := openBolt(filepath.Join(t.TempDir(), "store.db"), &bbolt.Options{Timeout: time.Second})

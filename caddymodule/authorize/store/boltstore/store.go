@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	// defaultMaxEntries is the default limit of a [Store]. An entry takes some 700 bytes.
+	// defaultMaxEntries is the default limit of a [Store]. An entry takes about 700 bytes.
 	defaultMaxEntries = 1_000_000
 
-	// defaultLockTimeout is how long a [Store] waits by default for another process to
-	// release the file, as the previous one does when its requests are finished.
+	// defaultLockTimeout is the default wait for another process to release the file, e.g. the
+	// previous process completing its requests.
 	defaultLockTimeout = 30 * time.Second
 )
 
-// ErrInUse means that another process has the file open.
+// ErrInUse means that another process has opened the file.
 var ErrInUse = errors.New("in use by another process")
 
-// ErrClosed says that the store was closed.
+// ErrClosed means that the store was closed.
 var ErrClosed = errors.New("the durable store is closed")
 
-// Store is a [store.Store] in one file, opened on first use. Only one process can hold it.
+// Store is a [store.Store] in one file, opened on first use. Only one process can open it.
 type Store struct {
 	store.Singly
 	path        string
@@ -54,9 +54,8 @@ type Store struct {
 	commit sync.Mutex // held while writing the queue
 }
 
-// New returns the store in the file at path, with at most maxEntries entries (0:
-// 1 million), and with more of the kinds that end something; see [store.Room]. It does
-// not touch the file.
+// New returns a store in the file at path with at most maxEntries entries (0: 1 million), and a
+// reserve for the kinds in endings; see [store.Room]. It does not access the file.
 func New(path string, maxEntries int, endings ...string) *Store {
 	s := &Store{path: path, endings: endings}
 	s.Singly = s.Do
@@ -74,7 +73,7 @@ func (s *Store) SetMaxEntries(n int) {
 	s.max.Store(int64(n))
 }
 
-// SetLockTimeout changes how long to wait for another process (0: 30 s).
+// SetLockTimeout changes the wait for another process (0: 30 s).
 func (s *Store) SetLockTimeout(d time.Duration) {
 	if d <= 0 {
 		d = defaultLockTimeout
@@ -82,11 +81,11 @@ func (s *Store) SetLockTimeout(d time.Duration) {
 	s.lockTimeout.Store(int64(d))
 }
 
-// SetLogger changes where an empty file is reported.
+// SetLogger changes the logger that reports an empty file.
 func (s *Store) SetLogger(logger *slog.Logger) { s.logger.Store(logger) }
 
-// Open opens the file. If missing, it and its folder are created, for this user only. A
-// damaged file is an error, and stays as it is. The error names the file and says what to do.
+// Open opens the file. A missing file and its folder are created with access for this user only. A damaged
+// file results in an error and is not modified. The error contains the file name and the remedy.
 func (s *Store) Open() error {
 	s.dropBroken()
 	f, err := s.open()
@@ -96,8 +95,8 @@ func (s *Store) Open() error {
 	return err
 }
 
-// dropBroken releases a file that is unusable or was replaced. One that was moved away may
-// come back.
+// dropBroken releases a file that is unusable or was replaced. A file that was moved away may
+// return.
 func (s *Store) dropBroken() {
 	f := s.held.Load()
 	if f == nil || f.broken.Load() == nil && !f.hasSuccessor() || !s.held.CompareAndSwap(f, nil) {
@@ -114,7 +113,7 @@ func (s *Store) open() (*openFile, error) {
 	}
 	s.opening.Lock()
 	defer s.opening.Unlock()
-	if f := s.held.Load(); f != nil { // opened by another while we waited
+	if f := s.held.Load(); f != nil { // opened by another goroutine meanwhile
 		return f, nil
 	}
 	if s.closed {
@@ -139,8 +138,8 @@ func (s *Store) open() (*openFile, error) {
 	return f, nil
 }
 
-// Close releases the file for good: later uses fail with [ErrClosed], so that no request
-// that outlives its server takes the file from the next process.
+// Close releases the file permanently: later calls fail with [ErrClosed], so that no request that
+// outlasts its server opens the file instead of the next process.
 func (s *Store) Close() error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -151,9 +150,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Size returns the number of entries, with expired ones not yet removed, and the limit.
+// Size returns the number of entries, including expired ones not yet removed, and the limit.
 func (s *Store) Size() (entries, bound int) {
-	_ = s.read(func(t transaction) error { // none, if it cannot be read
+	_ = s.read(func(t transaction) error { // zero on errors
 		entries = t.Size()
 		return nil
 	})
@@ -169,7 +168,7 @@ func (s *Store) List(_ context.Context, prefix string) (keys []string, err error
 	return keys, err
 }
 
-// Entries implements [store.Exporter], all as they are at one time.
+// Entries implements [store.Exporter] with a consistent snapshot.
 func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
 	return s.read(func(t transaction) error { return t.tell(ctx, tell) })
 }
@@ -191,7 +190,7 @@ func (s *Store) read(apply func(transaction) error) error {
 	return explain(s.path, f.view(func(tx *bbolt.Tx) error { return apply(s.transaction(tx)) }))
 }
 
-// explain says which file is damaged and what to do.
+// explain adds the file name and the remedy to an error.
 func explain(path string, err error) error {
 	switch {
 	case errors.Is(err, errReplaced):
@@ -211,8 +210,8 @@ var (
 	_ store.Exporter = (*Store)(nil)
 )
 
-// do makes all calls or none. The transaction may hold others' writes, so it cannot be
-// rolled back: all is checked before anything changes.
+// do executes all calls or none. The transaction may contain other writes, so it cannot be rolled
+// back: all calls are checked before any change.
 func (t transaction) do(calls []*store.Call) error {
 	for _, c := range calls {
 		if c.Err = checkKey(c); c.Err != nil {
@@ -222,7 +221,7 @@ func (t transaction) do(calls []*store.Call) error {
 	return store.Room{Max: int(t.max), Endings: t.endings}.Do(t, calls)
 }
 
-// checkKey refuses a key that bbolt cannot store.
+// checkKey rejects a key that bbolt cannot store.
 func checkKey(c *store.Call) error {
 	if c.Stores() && (c.Key == "" || len(c.Key)+expirySize > bbolt.MaxKeySize) {
 		return fmt.Errorf("a key of %d bytes", len(c.Key))
@@ -236,9 +235,8 @@ type write struct {
 	err   error
 }
 
-// write applies a change and returns when it is on disk. Each transaction costs an fsync,
-// so whoever gets the lock writes for all who are waiting. bbolt's Batch would make a
-// single write wait for others that never come.
+// write applies a change and returns when it is on disk. Each transaction costs an fsync, so the
+// goroutine with the lock writes for all that are waiting. bbolt's Batch would delay single writes.
 func (s *Store) write(apply func(transaction) error) error {
 	f, err := s.open()
 	if err != nil {
@@ -257,7 +255,7 @@ func (s *Store) write(apply func(transaction) error) error {
 	return explain(s.path, w.err)
 }
 
-// writeQueue writes all that is waiting in one transaction. It requires s.commit.
+// writeQueue writes all pending changes in one transaction. It requires s.commit.
 func (s *Store) writeQueue(f *openFile) {
 	s.queued.Lock()
 	writes := s.queue
@@ -278,17 +276,17 @@ func (s *Store) writeQueue(f *openFile) {
 	}
 }
 
-// failure marks what comes of a full disk, quota or limit of the process: the file is as before.
+// failure marks errors of a full disk, quota or process limit, after which the file is unchanged.
 func failure(err error) error {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
-		if strings.HasSuffix(err.Error(), full.Error()) { // bbolt does not wrap all
+		if strings.HasSuffix(err.Error(), full.Error()) { // bbolt does not wrap all errors
 			return &store.Fault{Cause: store.CauseFull, Err: err}
 		}
 	}
 	return err
 }
 
-// Backup copies the file as it is at one time, while it is in use. write gets the size in bytes, and how to copy it.
+// Backup copies a consistent snapshot of the file while in use. write gets the size in bytes and the function that copies.
 func (s *Store) Backup(write func(size int64, to func(io.Writer) error) error) error {
 	f, err := s.open()
 	if err != nil {

@@ -42,7 +42,7 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// What was written is there after a restart, with its lifetime and its count.
+// Entries survive a restart with their lifetime and count.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func put(t *testing.T, s *boltstore.Store, key string, ttl time.Duration) {
 	}
 }
 
-// New touches nothing, and what first use makes is for its owner alone.
+// New does not access the file, and first use creates it with access for the owner only.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	s, path := newStore(t, 0)
@@ -90,8 +90,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// Many who use a store first open its file once: the lock is held against the
-// same process too.
+// Concurrent first uses open the file once, because the lock also excludes the same process.
 func TestOpenedAtOnce(t *testing.T) {
 	t.Parallel()
 	s, _ := newStore(t, 0)
@@ -106,7 +105,7 @@ func TestOpenedAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// Writes that wait while another is written are one transaction.
+// Writes that wait for another write share a transaction.
 func TestWritesShareTransactions(t *testing.T) {
 	t.Parallel()
 	s, path := newStore(t, 0)
@@ -138,7 +137,7 @@ func TestWritesShareTransactions(t *testing.T) {
 	}
 }
 
-// A file that another process holds is an error that says which and what to do.
+// The error for a file locked by another process contains the file name and the remedy.
 func TestLocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -156,7 +155,7 @@ func TestLocked(t *testing.T) {
 	})
 }
 
-// A process that starts while the one before still ends its requests waits for it.
+// A new process waits for the previous one to complete its requests.
 func TestWaitsForPredecessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,8 +169,7 @@ func TestWaitsForPredecessor(t *testing.T) {
 	})
 }
 
-// A request that goes on when its server has ended does not take the file back from
-// the process that follows.
+// A request that outlasts its server does not reopen the file of the next process.
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	s, path := newStore(t, 0)
@@ -199,7 +197,7 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// What expired goes as others come: a file does not grow with what is over.
+// Writes remove expired entries, so that the file does not grow without limit.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,10 +19,10 @@ var (
 	countKey       = []byte("entries")
 )
 
-// sweepLimit is how many expired entries a write removes at most. It adds at most one.
+// sweepLimit is the maximum number of expired entries removed by a write, which adds at most one.
 const sweepLimit = 16
 
-// expirySize is the length in bytes of the time at the start of an entry.
+// expirySize is the length in bytes of the expiry at the start of an entry.
 const expirySize = 8
 
 func makeBuckets(tx *bbolt.Tx) error {
@@ -34,7 +34,7 @@ func makeBuckets(tx *bbolt.Tx) error {
 	return nil
 }
 
-// transaction finds the other buckets when it needs them: what only reads does not.
+// transaction looks up the other buckets on demand, because reads do not need them.
 type transaction struct {
 	tx      *bbolt.Tx
 	entries *bbolt.Bucket
@@ -94,8 +94,8 @@ func (t transaction) Set(key string, value []byte, ttl time.Duration) error {
 	return t.entries.Put([]byte(key), append(expiry, value...))
 }
 
-// expiry rounds up to full seconds, so that renewing an entry to the same end does not
-// rewrite its expiry.
+// expiry rounds up to full seconds, so that renewing an entry with the same expiry does not rewrite
+// it.
 func (t transaction) expiry(ttl time.Duration) []byte {
 	end := t.now.Add(ttl + time.Second - 1).Truncate(time.Second)
 	return binary.BigEndian.AppendUint64(make([]byte, 0, expirySize), uint64(end.UnixNano()))
@@ -119,7 +119,7 @@ func (t transaction) Remove(key string) error {
 // Sweep implements [store.Table].
 func (t transaction) Sweep() error { return t.sweep(true) }
 
-// sweep removes some expired entries, or all.
+// sweep removes some or all expired entries.
 func (t transaction) sweep(all bool) error {
 	var over [][]byte
 	c := t.expiries().Cursor()
@@ -162,7 +162,7 @@ func (t transaction) tell(ctx context.Context, tell func(key string, value []byt
 	return nil
 }
 
-// lives reports whether the time at the start of b is in the future.
+// lives reports whether the expiry at the start of b is in the future.
 func (t transaction) lives(b []byte) bool {
 	return t.now.UnixNano() < int64(binary.BigEndian.Uint64(b))
 }

@@ -10,8 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// An entry that is put again to end when it did before, as a refresh token's is, leaves
-// the order of time as it is: that would be further pages to write.
+// Rewriting an entry with the same expiry, as with refresh tokens, does not write the expiry pages.
 func TestSameEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -21,7 +20,7 @@ func TestSameEnd(t *testing.T) {
 			if err := s.Put(t.Context(), key, []byte("value"), ttl); err != nil {
 				t.Fatal(err)
 			}
-			// bbolt writes what it changes to another page, up to the root.
+			// bbolt copies changed pages up to the root.
 			err := s.held.Load().db.View(func(tx *bbolt.Tx) error { order = uint64(tx.Bucket(expiriesBucket).Root()); return nil })
 			if err != nil {
 				t.Fatal(err)
@@ -29,7 +28,7 @@ func TestSameEnd(t *testing.T) {
 			return order
 		}
 		var before uint64
-		for i := range 200 { // more than fit into the page of their bucket
+		for i := range 200 { // more than fit on one page of their bucket
 			before = put(fmt.Sprintf("refresh:%d", i), time.Hour+time.Millisecond)
 		}
 		if before == 0 {

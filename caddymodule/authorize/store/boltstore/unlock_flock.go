@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// unlock releases bbolt's lock, which closing the file does not while its mapping stays.
+// unlock releases bbolt's lock, which closing the file does not do while it is mapped.
 func unlock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
