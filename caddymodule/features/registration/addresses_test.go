@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"
 )
 
-// RFC 7591 §5, RFC 9700 §4.10: the addresses that an app registers are used, and are no way into the network of the server unless
-// the operator says so. Keys that sign request objects do not replace the client secret.
+// The server requests registered addresses only outside its own network unless the operator allows it (RFC 7591 §5, RFC 9700
+// §4.10). Keys for request objects do not replace the client secret.
 func TestRegisteredAddresses(t *testing.T) {
 	t.Parallel()
 	var logo bytes.Buffer
@@ -59,8 +59,8 @@ func TestRegisteredAddresses(t *testing.T) {
 	}
 }
 
-// Apps that register themselves as native ones may have these redirect URIs, too
-// (OpenID Connect Dynamic Client Registration §2, application_type).
+// Self-registered native apps may use loopback redirect URIs (OpenID Connect
+// Dynamic Client Registration §2, application_type).
 func TestRegisteredNativeApp(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, registering(new(clientStorage)))

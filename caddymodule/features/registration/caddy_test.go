@@ -26,7 +26,7 @@ func TestAdapt(t *testing.T) {
 	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
 }
 
-// A wrong Caddyfile names the line and the word.
+// Caddyfile errors name the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppBlock
@@ -38,14 +38,14 @@ func TestCaddyfileErrors(t *testing.T) {
 	}.Check(t)
 }
 
-// Scripts of all origins may register apps.
+// The registration endpoint allows every CORS origin.
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("registration {\n\t\t\tinitial_access_token "+strongToken+"\n\t\t}"))
 	gatewaytest.CheckCORS(t, g, http.MethodPost, "/oauth2/register", "*", "a-token")
 }
 
-// Metadata that comes a byte at a time does not hold up the end of the server.
+// A slowly sent registration request does not delay shutdown.
 func TestDrip(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("registration {\n\t\t\tinitial_access_token "+strongToken+"\n\t\t}"))
@@ -54,8 +54,8 @@ func TestDrip(t *testing.T) {
 
 const strongToken = "0123456789abcdef0123456789abcdef"
 
-// A client registers, lies in Caddy's storage, is known after a restart, and is gone
-// once it has deleted itself.
+// A registration is written to Caddy's storage and survives a restart; DELETE
+// removes it.
 func TestRegistrationInCaddysStorage(t *testing.T) {
 	t.Setenv("REGISTRATION_TOKEN", "sesame")
 	caddyfile := gatewaytest.AuthorizationServer("registration {\n\t\t\tinitial_access_token {env.REGISTRATION_TOKEN}\n\t\t\tscope demo.read\n\t\t}")
@@ -96,7 +96,7 @@ func TestRegistrationInCaddysStorage(t *testing.T) {
 	}
 }
 
-// Registered clients too are in the store, those of before included.
+// With a store key, the store contains all registered clients, including earlier ones.
 func TestStoreKeyTakesOverClients(t *testing.T) {
 	t.Parallel()
 	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()

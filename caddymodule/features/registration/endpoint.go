@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// clientInformation is the response of RFC 7591 §3.2.1 and RFC 7592 §3. It only has a secret
-// that is new.
+// clientInformation is the client information response (RFC 7591 §3.2.1, RFC 7592 §3).
+// Secret is set only if it is new.
 type clientInformation struct {
 	ID              string `json:"client_id"`
 	Secret          string `json:"client_secret,omitempty"`
@@ -27,7 +27,7 @@ type clientInformation struct {
 	clientMetadata
 }
 
-// Path is that of the client registration endpoint and the client configuration endpoint.
+// Path is the path of the client registration endpoint and the client configuration endpoint.
 const Path = "/oauth2/register"
 
 // registrationEndpoint is the client registration endpoint (RFC 7591) and the client
@@ -35,10 +35,10 @@ const Path = "/oauth2/register"
 type registrationEndpoint struct {
 	*endpoint.Responder
 	clients *Registration
-	limiter *lockout.Limiter // counts wrong tokens
+	limiter *lockout.Limiter // limits wrong tokens
 }
 
-// serve handles a request of either endpoint.
+// serve dispatches requests by method.
 func (e *registrationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch r.Method {
@@ -66,8 +66,8 @@ func registrationToken(r *http.Request) string {
 	return token
 }
 
-// checkToken checks the token of a client's registration, or the initial access token if
-// whose is empty. A request without one does not count as an attempt.
+// checkToken checks the registration access token of the client whose, or the initial
+// access token if whose is empty. A request without a token is not a failed attempt.
 func (e *registrationEndpoint) checkToken(r *http.Request, whose string, digest []byte, guessable bool) error {
 	token := registrationToken(r)
 	if token == "" {
@@ -126,7 +126,7 @@ func (e *registrationEndpoint) information(c *registered) clientInformation {
 	return info
 }
 
-// authenticate returns the client that a request names and has the token of.
+// authenticate returns the client named in the request if the request has its registration access token.
 func (e *registrationEndpoint) authenticate(r *http.Request) (*registered, error) {
 	p, err := oauth2.QueryParameters(r.URL.RawQuery)
 	if err != nil {
@@ -136,7 +136,7 @@ func (e *registrationEndpoint) authenticate(r *http.Request) (*registered, error
 	if err != nil {
 		return nil, err
 	}
-	var digest []byte // of none that there is
+	var digest []byte // nil for unknown clients: no token matches
 	if c != nil {
 		digest = c.AccessDigest
 		audit.NoteClient(r.Context(), c.Client.ID)
@@ -155,16 +155,16 @@ func (e *registrationEndpoint) read(w http.ResponseWriter, r *http.Request) erro
 	return err
 }
 
-// writeInformation sends the registration, the token of the request, and a new secret if
-// there is one (RFC 7592 §3).
+// writeInformation sends the registration with the request's access token and the new
+// secret, if any (RFC 7592 §3).
 func (e *registrationEndpoint) writeInformation(w http.ResponseWriter, r *http.Request, c *registered, secret string) {
 	info := e.information(c)
 	info.Secret, info.AccessToken = secret, registrationToken(r)
 	e.WriteJSON(w, http.StatusOK, info)
 }
 
-// update replaces a client's metadata (RFC 7592 §2.2): omitted members get their defaults. A
-// client that still needs a secret keeps it.
+// update replaces a client's metadata (RFC 7592 §2.2): omitted members are reset to their
+// defaults. The secret is kept if the client still needs one.
 func (e *registrationEndpoint) update(w http.ResponseWriter, r *http.Request) error {
 	c, err := e.authenticate(r)
 	if err != nil {
@@ -190,7 +190,7 @@ func (e *registrationEndpoint) update(w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// checkIdentity refuses an update that names another client or secret (RFC 7592 §2.2).
+// checkIdentity rejects an update that names another client or secret (RFC 7592 §2.2).
 func (m *registrationRequest) checkIdentity(c *registered) error {
 	switch {
 	case m.ID != c.Client.ID:
@@ -201,7 +201,7 @@ func (m *registrationRequest) checkIdentity(c *registered) error {
 	return nil
 }
 
-// deregister deletes a client (RFC 7592 §2.3). Its tokens end with it.
+// deregister deletes a client (RFC 7592 §2.3), which invalidates its tokens.
 func (e *registrationEndpoint) deregister(w http.ResponseWriter, r *http.Request) error {
 	c, err := e.authenticate(r)
 	if err != nil {

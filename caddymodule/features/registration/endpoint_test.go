@@ -22,8 +22,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/registration"
 )
 
-// RFC 7591 §3.2.1: an app registers, a person signs in to it and is asked, and the
-// app gets its tokens by the secret it was told.
+// A registered app can sign a user in, obtain consent, and get tokens with the
+// secret from the registration response (RFC 7591 §3.2.1).
 func TestRegisteredClient(t *testing.T) {
 	t.Parallel()
 	storage := new(clientStorage)
@@ -158,8 +158,8 @@ func TestRegistrationNeedsToken(t *testing.T) {
 	}
 }
 
-// RFC 7592: a registration is its owner's to read, change and delete, by its own token,
-// which §3 wants in the answer.
+// A client can read, change and delete only its own registration (RFC 7592), with its
+// registration access token, which the response repeats (§3).
 func TestRegistrationIsManaged(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
@@ -187,7 +187,7 @@ func TestRegistrationIsManaged(t *testing.T) {
 	}
 }
 
-// What a request calls a client is no way into other files.
+// Malformed client ids cannot read other files of the storage.
 func TestOnlyRegisteredClientsAreLookedUp(t *testing.T) {
 	t.Parallel()
 	storage := new(clientStorage)
@@ -215,8 +215,8 @@ func TestRegistrationIsBounded(t *testing.T) {
 	}
 }
 
-// Another gateway with the same storage knows the client, and learns within a
-// minute that it is gone; what the operator takes from the list, it loses.
+// Gateways with the same storage share clients. A deletion takes effect at the others within a minute. A scope removed from the
+// configuration is no longer granted.
 func TestRegistrationIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -275,8 +275,8 @@ func TestRegistrationConfig(t *testing.T) {
 	}
 }
 
-// RFC 7592 §2.2: an update replaces, and what it leaves out is as if it had never been
-// there; §3: the answer is that of a registration. The secret stays.
+// An update replaces the whole registration (RFC 7592 §2.2), and its response is that
+// of a registration (§3). The secret is kept.
 func TestRegistrationIsChanged(t *testing.T) {
 	t.Parallel()
 	var trail authorizetest.AuditTrail
@@ -315,13 +315,13 @@ func TestRegistrationIsChanged(t *testing.T) {
 	}
 }
 
-// bySecret is what the token endpoint says to a secret with a code that is none.
+// bySecret returns the token endpoint's error for a secret with an invalid code.
 func bySecret(b *authorizetest.Browser, id, secret string) string {
 	b.T.Helper()
 	return b.RequestTokens(authorizetest.CodeForm("x", url.Values{"client_id": {id}, "client_secret": {secret}})).Error
 }
 
-// A client that proves who it is in another way from now on does so in no other.
+// After changing its authentication method, a client cannot use the earlier method.
 func TestRegisteredMethodIsChanged(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
@@ -386,14 +386,14 @@ func TestRegistrationChangeRefused(t *testing.T) {
 	if after := string(storage.Files["fhir/clients/x/"+c.ID+".json"]); after != before {
 		t.Errorf("changed to %s", after)
 	}
-	delete(storage.Files, "fhir/clients/x/"+c.ID+".json") // by another gateway, a moment ago
+	delete(storage.Files, "fhir/clients/x/"+c.ID+".json") // as if by another gateway
 	if r, got := updateClient(b, c, clientMetadata(map[string]any{"client_id": c.ID})); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_token" || len(storage.Files) != 1 {
 		t.Errorf("a client that is gone: %d %+v", r.StatusCode, got)
 	}
 }
 
-// The operator is told which file is damaged, where a client is changed whose copy here
-// is still whole.
+// A change of a damaged registration logs the file to the operator, even while an
+// intact copy is cached.
 func TestChangeOfUnreadableRegistration(t *testing.T) {
 	t.Parallel()
 	storage, log := new(clientStorage), new(strings.Builder)
@@ -410,7 +410,7 @@ func TestChangeOfUnreadableRegistration(t *testing.T) {
 	}
 }
 
-// Discovery names what clients that register may have, too.
+// Discovery includes the capabilities of registered clients.
 func TestDiscoveryOfRegisteredClients(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -430,7 +430,7 @@ func TestDiscoveryOfRegisteredClients(t *testing.T) {
 	}
 }
 
-// registeredTokens signs alice in to an app with a secret that registered itself.
+// registeredTokens signs alice in to a self-registered app with a secret.
 func registeredTokens(b *authorizetest.Browser, c registrationResponse, change url.Values) authorizetest.TokenResponse {
 	b.T.Helper()
 	q := authorizetest.Request(nil)
@@ -441,8 +441,8 @@ func registeredTokens(b *authorizetest.Browser, c registrationResponse, change u
 	return b.RequestTokens(authorizetest.CodeForm(answer.Query().Get("code"), url.Values{"client_id": {c.ID}, "client_secret": {c.Secret}}))
 }
 
-// RFC 9700 §2.1.1: a confidential app may check the nonce instead of PKCE, where the operator
-// lets it. A public one always needs PKCE.
+// With `pkce optional`, a confidential app may check the nonce instead of PKCE (RFC 9700
+// §2.1.1). A public app always needs PKCE.
 func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -466,8 +466,8 @@ func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 	}
 }
 
-// OpenID Connect Core §5.3.2: an app that asks for it gets userinfo as a JWT by one of the algorithms that discovery lists, which
-// passes for no other token.
+// An app can register a userinfo signing algorithm that discovery lists (OpenID Connect Core §5.3.2). The userinfo JWT is
+// accepted as no other token.
 func TestRegisteredUserinfoIsSigned(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE = client.PKCEOptional })))
@@ -505,7 +505,7 @@ func TestRegisteredUserinfoIsSigned(t *testing.T) {
 	}
 }
 
-// OpenID Connect Back-Channel Logout §2.2: an app may register where it is told of a sign-out.
+// A registered client receives logout tokens at its backchannel_logout_uri (OpenID Connect Back-Channel Logout §2.2).
 func TestRegisteredClientIsToldOfSignOut(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 1)
@@ -531,7 +531,7 @@ func TestRegisteredClientIsToldOfSignOut(t *testing.T) {
 	}
 }
 
-// RFC 9101 §10.5: an app may register that it sends signed request objects only, where this server accepts them.
+// An app may require signed request objects for itself (RFC 9101 §10.5) where this server accepts request objects.
 func TestRegisteredRequestObjectsRequired(t *testing.T) {
 	t.Parallel()
 	keys := json.RawMessage(authorizetest.PublicKeys(jose.RS256))

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
-// withKeys is the metadata of an app that proves who it is by keys.
+// withKeys is the metadata of an app that authenticates with keys.
 func withKeys(change map[string]any) map[string]any {
 	m := clientMetadata(map[string]any{"token_endpoint_auth_method": "private_key_jwt", "jwks": json.RawMessage(authorizetest.PublicKeys(jose.ES384, jose.RS384))})
 	for name, value := range change {
@@ -27,8 +27,8 @@ func withKeys(change map[string]any) map[string]any {
 	return m
 }
 
-// RFC 7591 §2, §3.2.1: an app registers its keys, is told what was registered, and
-// proves who it is by them and nothing else.
+// An app registers its keys, gets them in the response, and can authenticate only
+// with them (RFC 7591 §2, §3.2.1).
 func TestRegisteredClientWithKeys(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))
@@ -67,7 +67,7 @@ func TestRegisteredClientWithKeys(t *testing.T) {
 	}
 }
 
-// keyServer serves the key set of an app by TLS, and counts who asks.
+// keyServer serves the key set of an app over TLS and counts the requests.
 func keyServer(t *testing.T, keys func() []byte) (*httptest.Server, *atomic.Int64) {
 	asked := new(atomic.Int64)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -78,8 +78,8 @@ func keyServer(t *testing.T, keys func() []byte) (*httptest.Server, *atomic.Int6
 	return server, asked
 }
 
-// The keys at a jwks_uri are fetched when they are needed, and then kept, as those of
-// clients in the configuration are.
+// The keys at a jwks_uri are fetched on first use and cached, as for configured
+// clients.
 func TestRegisteredClientWithKeysByAddress(t *testing.T) {
 	t.Parallel()
 	keys, asked := keyServer(t, func() []byte { return authorizetest.PublicKeys(jose.ES384) })
@@ -103,8 +103,8 @@ func TestRegisteredClientWithKeysByAddress(t *testing.T) {
 	}
 }
 
-// RFC 7591 §5: what an app writes into its registration is no way into the network of
-// the server.
+// A registered address cannot make the server send requests to its own network (RFC
+// 7591 §5).
 func TestRegisteredKeysAreNotFetchedFromInside(t *testing.T) {
 	t.Parallel()
 	var connected atomic.Bool
@@ -157,8 +157,8 @@ func TestRegisteredKeysRefused(t *testing.T) {
 	}
 }
 
-// Keys of an app that proves who it is by a secret are for what is not built: they are
-// not registered, and so not told (RFC 7591 §3.2.1).
+// Keys of an app that authenticates with a secret have no use here: they are not
+// registered and not in the response (RFC 7591 §3.2.1).
 func TestKeysWithoutUse(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, registering(new(clientStorage))))

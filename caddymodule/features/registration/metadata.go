@@ -22,8 +22,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// clientMetadata is that of RFC 7591 §2 and OpenID Connect Dynamic Client Registration §2.
-// Other members are ignored.
+// clientMetadata is the client metadata of RFC 7591 §2 and OpenID Connect Dynamic Client
+// Registration §2. Other members are ignored.
 type clientMetadata struct {
 	RedirectURIs           []string        `json:"redirect_uris"`
 	ApplicationType        string          `json:"application_type,omitempty"`
@@ -56,14 +56,14 @@ const (
 	applicationNative = "native"
 )
 
-// registrationRequest is the body of a request. ID and Secret are for updates (RFC 7592 §2.2).
+// registrationRequest is a request body. ID and Secret are for updates (RFC 7592 §2.2).
 type registrationRequest struct {
 	ID     string `json:"client_id"`
 	Secret string `json:"client_secret"`
 	clientMetadata
 }
 
-// readClient reads a request, and the client that it describes.
+// readClient reads a request and the client it describes.
 func (r *Registration) readClient(w http.ResponseWriter, request *http.Request) (*registrationRequest, client.Client, error) {
 	m, err := r.readMetadata(w, request)
 	if err != nil {
@@ -76,8 +76,8 @@ func (r *Registration) readClient(w http.ResponseWriter, request *http.Request) 
 	return m, described, err
 }
 
-// checkForeign refuses addresses of this server: a response or logout token there would be taken
-// for something else.
+// checkForeign rejects addresses of this server: a response or logout token sent there could be
+// mistaken for another message.
 func (r *Registration) checkForeign(lists ...[]string) error {
 	issuer, err := url.Parse(r.issuer)
 	if err != nil {
@@ -121,7 +121,7 @@ func invalidMetadata(description string) *oauth2.Error {
 	return &oauth2.Error{Code: "invalid_client_metadata", Description: description}
 }
 
-// check refuses what an app would ask for and not get, such as other grant types than these.
+// check rejects requested features that an app would not get, such as other grant types.
 func (m *clientMetadata) check(grantTypes []string) error {
 	only := func(values []string, known ...string) bool {
 		return !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(known, v) })
@@ -162,13 +162,13 @@ func (m *clientMetadata) check(grantTypes []string) error {
 	return m.checkAddresses()
 }
 
-// usesKeys reports whether the client authenticates by keys, or signs request objects by them.
-// Otherwise keys are ignored.
+// usesKeys reports whether the client authenticates or signs request objects with keys.
+// Otherwise its keys are ignored.
 func (m *clientMetadata) usesKeys() bool {
 	return m.Method == client.PrivateKeyJWT || m.RequireRequestObject || m.RequestAlgorithm != "" && m.RequestAlgorithm != client.Unsigned
 }
 
-// checkKeys refuses keys that cannot be used.
+// checkKeys rejects keys that cannot be used.
 func (m *clientMetadata) checkKeys() error {
 	switch {
 	case m.JWKS != nil && m.JWKSURI != "":
@@ -191,8 +191,8 @@ func (m *clientMetadata) checkKeys() error {
 	return nil
 }
 
-// isFetchable reports whether this server may send requests to an address that an app
-// registered. Which hosts it then reaches is up to [Registration].Transport.
+// isFetchable reports whether this server may send requests to a registered address.
+// [Registration].Transport decides which hosts are reachable.
 func isFetchable(uri string) bool {
 	return client.CheckRedirectURI(uri) == nil && strings.HasPrefix(uri, "https://") && len(uri) <= oauth2.MaxParameter
 }
@@ -218,8 +218,8 @@ func (m *clientMetadata) checkAddresses() error {
 	return nil
 }
 
-// newClient makes a client of its metadata. It refuses scopes that are not allowed, rather
-// than drop them.
+// newClient creates a client from its metadata. It rejects scopes that are not allowed
+// instead of dropping them.
 func (r *Registration) newClient(m *clientMetadata) (client.Client, error) {
 	c := client.Client{
 		Name: m.Name, Native: m.ApplicationType == applicationNative, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,
@@ -254,18 +254,18 @@ func (r *Registration) newClient(m *clientMetadata) (client.Client, error) {
 	return c, nil
 }
 
-// registeredKeys are the key sets of registered clients. They outlive the cached clients, so
+// registeredKeys are the key sets of registered clients. They outlive cached clients, so
 // that keys are fetched no more often than [relyingparty.KeySet] allows.
 type registeredKeys struct {
 	transport http.RoundTripper
 	logger    *slog.Logger
-	max       int // sets
+	max       int // maximum number of sets
 
 	mu   sync.Mutex
 	sets map[string]registeredKeySet // by client_id
 }
 
-// registeredKeySet is valid as long as the client names the same source.
+// registeredKeySet is valid until the client's key source changes.
 type registeredKeySet struct {
 	source string
 	keys   *relyingparty.KeySet
@@ -286,7 +286,7 @@ func (r *registeredKeys) get(c *client.Client) (*relyingparty.KeySet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.sets == nil || len(r.sets) >= r.max { // some of them are of deleted clients
+	if r.sets == nil || len(r.sets) >= r.max { // full: some may be of deleted clients
 		r.sets = map[string]registeredKeySet{}
 	}
 	r.sets[c.ID] = registeredKeySet{source, keys}

@@ -20,11 +20,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-// clientStorage is a client.Storage in memory.
+// clientStorage is an in-memory client.Storage.
 type clientStorage struct {
 	providertest.Storage
 
-	Loaded []string // the keys of what was loaded
+	Loaded []string // keys passed to Load
 }
 
 // Load implements client.Storage.
@@ -33,10 +33,10 @@ func (s *clientStorage) Load(ctx context.Context, key string) ([]byte, error) {
 	return s.Storage.Load(ctx, key)
 }
 
-// initialAccessToken is the token that registration requests must send.
+// initialAccessToken is the bearer token that registration requests need.
 const initialAccessToken = "initial-access-token"
 
-// registering lets apps register themselves.
+// registering enables registration.
 func registering(storage *clientStorage) func(*authorize.Config) {
 	return func(c *authorize.Config) {
 		c.Features = append(c.Features, &registration.Registration{
@@ -46,7 +46,7 @@ func registering(storage *clientStorage) func(*authorize.Config) {
 	}
 }
 
-// clientMetadata is that of an app; change alters it: a value replaces, nil removes.
+// clientMetadata is an app's metadata with changes: a value replaces a member, nil removes it.
 func clientMetadata(change map[string]any) map[string]any {
 	m := map[string]any{"redirect_uris": []string{authorizetest.Callback}, "client_name": "Newcomer", "scope": "openid user/*.rs"}
 	maps.Copy(m, change)
@@ -57,25 +57,25 @@ func clientMetadata(change map[string]any) map[string]any {
 // registrationResponse is the response of the registration endpoint (RFC 7591 §3.2.1).
 type registrationResponse struct {
 	ID              string          `json:"client_id"`                       // the client_id
-	Secret          string          `json:"client_secret"`                   // the client_secret of a client that has one
-	IssuedAt        int64           `json:"client_id_issued_at"`             // when, in seconds since 1970
-	Expires         *int64          `json:"client_secret_expires_at"`        // when Secret expires; 0: never
+	Secret          string          `json:"client_secret"`                   // client_secret, if the client has one
+	IssuedAt        int64           `json:"client_id_issued_at"`             // issue time in seconds since 1970
+	Expires         *int64          `json:"client_secret_expires_at"`        // expiry of Secret; 0 means never
 	AccessToken     string          `json:"registration_access_token"`       // for the client configuration endpoint
-	URI             string          `json:"registration_client_uri"`         // that of the client configuration endpoint
-	Scope           string          `json:"scope"`                           // what the client may have
-	Method          string          `json:"token_endpoint_auth_method"`      // how the client authenticates
-	Redirects       []string        `json:"redirect_uris"`                   // its redirect URIs
-	GrantTypes      []string        `json:"grant_types"`                     // its grant types
-	Algorithm       string          `json:"token_endpoint_auth_signing_alg"` // what its assertions must be signed by
-	JWKSURI         string          `json:"jwks_uri"`                        // where its keys are
-	Name            string          `json:"client_name"`                     // what people see
+	URI             string          `json:"registration_client_uri"`         // address of the client configuration endpoint
+	Scope           string          `json:"scope"`                           // scopes the client may be granted
+	Method          string          `json:"token_endpoint_auth_method"`      // authentication method
+	Redirects       []string        `json:"redirect_uris"`                   // redirect URIs
+	GrantTypes      []string        `json:"grant_types"`                     // grant types
+	Algorithm       string          `json:"token_endpoint_auth_signing_alg"` // signing algorithm of client assertions
+	JWKSURI         string          `json:"jwks_uri"`                        // address of the key set
+	Name            string          `json:"client_name"`                     // display name
 	ApplicationType string          `json:"application_type"`                // web or native
-	Error           string          `json:"error"`                           // the error code
-	JWKS            json.RawMessage `json:"jwks"`                            // its keys
+	Error           string          `json:"error"`                           // error code
+	JWKS            json.RawMessage `json:"jwks"`                            // key set
 }
 
 // register sends metadata to the registration endpoint, with an initial access token
-// unless that is empty.
+// unless it is empty.
 func register(b *authorizetest.Browser, metadata any, token string) (*http.Response, registrationResponse) {
 	b.T.Helper()
 	return sendMetadata(b, http.MethodPost, authorizetest.Issuer+"/oauth2/register", token, metadata)
@@ -93,7 +93,7 @@ func sendMetadata(b *authorizetest.Browser, method, uri, token string, metadata 
 	return response, authorizetest.Decode[registrationResponse](b.T, response)
 }
 
-// metadataRequest is a request with metadata, and a token unless that is empty.
+// metadataRequest is a request with metadata, and with a token unless it is empty.
 func metadataRequest(b *authorizetest.Browser, method, uri, token string, metadata any) *http.Request {
 	b.T.Helper()
 	text, err := json.Marshal(metadata)
@@ -113,7 +113,7 @@ func manageClient(b *authorizetest.Browser, method, uri, token string) *http.Res
 	return b.Send(r)
 }
 
-// registeringWith lets apps register themselves; change alters how.
+// registeringWith enables registration with changed options.
 func registeringWith(change func(*registration.Registration)) func(*authorize.Config) {
 	return func(c *authorize.Config) {
 		registering(new(clientStorage))(c)
@@ -122,12 +122,12 @@ func registeringWith(change func(*registration.Registration)) func(*authorize.Co
 	}
 }
 
-// optionsOf are the options of the feature that [registering] has added.
+// optionsOf are the options of the feature that [registering] added.
 func optionsOf(c *authorize.Config) *registration.Registration {
 	return c.Features[len(c.Features)-1].(*registration.Registration)
 }
 
-// openRequests opens request objects, which a feature does that these tests do not have: their parameters count, and nothing is verified.
+// openRequests stands in for the requestobject feature: it accepts the parameters of request objects without verifying a signature.
 type openRequests struct{}
 
 func (openRequests) Extend(core *authorize.Core) error {
@@ -155,5 +155,5 @@ func (openRequests) Extend(core *authorize.Core) error {
 	return nil
 }
 
-// withSecret is metadata of an app that has a secret.
+// withSecret is the metadata of an app with a secret.
 var withSecret = map[string]any{"token_endpoint_auth_method": "client_secret_post"}

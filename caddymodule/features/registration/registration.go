@@ -36,16 +36,16 @@ import (
 )
 
 // Registration lets clients register themselves at `/oauth2/register` (RFC 7591), and read, update and delete their
-// registration (RFC 7592). They may use the authorization code flow, with PKCE unless pkce says otherwise, and people are
-// asked for consent. Registered clients are in Caddy's storage or, with store keys, in the durable store, shared by all
-// gateways that use it.
+// registration (RFC 7592). They can use the authorization code flow, with PKCE unless pkce is optional, and always need
+// the user's consent. Registered clients are stored in Caddy's storage or, with store keys, in the durable store shared
+// by all gateways.
 type Registration struct {
-	// The initial access token, which must be sent as a bearer token (RFC 7591 §3): without it, anybody could fill the
-	// storage. Required. Caddy's placeholders are supported.
+	// The initial access token, required as a bearer token of registration requests (RFC 7591 §3): without it, anyone
+	// could fill the storage. Required. Caddy's placeholders are supported.
 	InitialAccessToken string `json:"initial_access_token,omitempty"`
 
-	// The scopes that registered clients may be granted beside openid, email, phone and profile. They lose what is
-	// removed here. Default: none.
+	// The scopes that registered clients may be granted besides openid, email, phone and profile. Removing a scope
+	// here also revokes it from registered clients. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 
 	// Whether authorization requests need a `code_challenge` (RFC 7636): `required`, or `optional` for confidential clients,
@@ -53,30 +53,30 @@ type Registration struct {
 	// `required`.
 	PKCE string `json:"pkce,omitempty"`
 
-	// Let clients put authorization requests into request objects (OpenID Connect Core §6), by value and, at addresses that
-	// they registered, by reference, which this server then fetches. Default: they are refused.
+	// Accept authorization requests in request objects (OpenID Connect Core §6), by value, and by reference at registered
+	// addresses, which this server fetches. Default: request objects are rejected.
 	RequestObjects bool `json:"request_objects,omitempty"`
 
-	// Let nobody use a client before the operator has approved it (`caddy fhir-client approve`). One that changes its
-	// registration waits again. Default: false.
+	// Require the operator's approval (`caddy fhir-client approve`) before a client can be used, and again after it
+	// changes its registration. Default: false.
 	Approval bool `json:"approval,omitempty"`
 
-	MaxClients int     `json:"-"` // the limit of registered clients. Default: [DefaultMaxClients].
-	Storage    Storage `json:"-"` // keeps them. Required.
-	Folder     string  `json:"-"` // in Storage, without a slash at the end. Required.
+	MaxClients int     `json:"-"` // maximum number of registered clients. Default: [DefaultMaxClients].
+	Storage    Storage `json:"-"` // Caddy's storage. Required.
+	Folder     string  `json:"-"` // folder in Storage, without a trailing slash. Required.
 
-	// Store keeps them in place of Storage, for all gateways that share it. They copy those
-	// in Storage once. Default: none.
+	// Store replaces Storage with a store that gateways share. Clients in Storage are
+	// copied once. Default: none.
 	Store store.Store `json:"-"`
 
-	// Transport makes the requests to addresses that clients register, such as their jwks_uri and
+	// Transport sends the requests to registered addresses, such as jwks_uri and
 	// backchannel_logout_uri, which may name any host. Default: [relyingparty.PublicTransport].
 	Transport http.RoundTripper `json:"-"`
 
-	issuer string // clients must not register its addresses; "" before the first server
+	issuer string // clients must not register its addresses; empty before the first server
 	grants client.GrantTypes
 	shelf  shelf
-	keys   registeredKeys // of the clients that have some
+	keys   registeredKeys // key sets of registered clients
 }
 
 // registered is a client as stored. Its secrets are random, so their digests need no salt
@@ -84,15 +84,15 @@ type Registration struct {
 type registered struct {
 	Client client.Client `json:"-"`
 
-	Stored       storedClient `json:"client"` // is Client
+	Stored       storedClient `json:"client"` // stored form of Client
 	Method       string       `json:"token_endpoint_auth_method"`
 	SecretDigest []byte       `json:"secret_sha256,omitempty"`
 	AccessDigest []byte       `json:"registration_access_token_sha256"`
 	IssuedAt     time.Time    `json:"issued_at"`
-	Approved     bool         `json:"approved,omitempty"` // by the operator, as it is now
+	Approved     bool         `json:"approved,omitempty"` // the operator approved the present registration
 }
 
-// storedClient is what a client that registered itself has said, by the names under which it has always been stored.
+// storedClient is a client's registration. Its JSON names must not change: gateways of other versions read them.
 type storedClient struct {
 	ID, Name, JWKSURI, AssertionAlgorithm, BackchannelLogoutURI string
 
@@ -113,7 +113,7 @@ var errRegistrationToken = &oauth2.Error{
 	Description: "send the access token of the registration, as Authorization: Bearer",
 }
 
-// CheckScope refuses a scope that apps cannot have by registration.
+// CheckScope rejects a scope that registered apps cannot be granted.
 func CheckScope(scope string) error {
 	if client.IsSystemScope(scope) {
 		return fmt.Errorf("scope %s is for clients that act for themselves, which must be configured", scope)
@@ -135,13 +135,13 @@ func (r *Registration) Extend(core *authorize.Core) error {
 	core.RegistrationEndpoint = core.Config.Issuer + Path
 	core.Describe(func(m *authorize.Metadata) {
 		m.UserinfoAlgorithms = client.AlgorithmNames(keyring.IDTokenAlgorithms)
-		fetches := r.RequestObjects && core.OpenRequest != nil // by now, whatever the order of features
+		fetches := r.RequestObjects && core.OpenRequest != nil // evaluated on each request, so the order of features does not matter
 		m.RequestURIParameter, m.RequestURIsRegistered = fetches, fetches
 	})
 	return nil
 }
 
-// complete sets defaults, and returns an error if the configuration is invalid.
+// complete sets defaults. It returns an error if the configuration is invalid.
 func (r *Registration) complete(issuer string, grants client.GrantTypes, logger *slog.Logger) error {
 	if r.InitialAccessToken == "" || r.Storage == nil {
 		return errors.New("it needs an initial_access_token and a storage")
@@ -178,7 +178,7 @@ func (r *Registration) Any() *client.Client {
 // IDs implements [client.Source].
 func (r *Registration) IDs(ctx context.Context) ([]string, error) { return r.shelf.ids(ctx) }
 
-// parseRegistered reads a client as stored.
+// parseRegistered parses a stored client.
 func parseRegistered(value []byte) (*registered, error) {
 	c := new(registered)
 	if err := json.Unmarshal(value, c); err != nil {
@@ -194,7 +194,7 @@ func parseRegistered(value []byte) (*registered, error) {
 	return c, nil
 }
 
-// text is a client as it is to be stored.
+// text returns the stored form of a client.
 func (c *registered) text() ([]byte, error) {
 	s := &c.Client
 	c.Stored = storedClient{
@@ -206,7 +206,7 @@ func (c *registered) text() ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// load returns a client, or nil. It checks the id first, which becomes part of a file name.
+// load returns a client, or nil if it is unknown. It checks the id first because the id becomes part of a file name.
 func (r *Registration) load(ctx context.Context, id string) (*registered, error) {
 	if !registeredID.MatchString(id) {
 		return nil, nil
@@ -238,7 +238,7 @@ func (r *Registration) Find(ctx context.Context, id string) (*client.Client, err
 	return &c.Client, nil
 }
 
-// loadError names the place of a bad entry to the operator.
+// loadError adds the location of the entry, for the operator.
 func (r *Registration) loadError(id string, err error) error {
 	if err == nil {
 		return nil
@@ -246,7 +246,7 @@ func (r *Registration) loadError(id string, err error) error {
 	return fmt.Errorf("%s: %w", r.shelf.location(id), err)
 }
 
-// apply applies the present configuration to a client.
+// apply applies the current configuration to a client.
 func (r *Registration) apply(c *registered) (err error) {
 	c.Client.SecretSHA256 = c.SecretDigest
 	c.Client.Registered, c.Client.Compat = true, []string{client.ErrorDescription}
@@ -262,7 +262,7 @@ func (r *Registration) apply(c *registered) (err error) {
 	return c.Client.Complete(r.grants)
 }
 
-// store keeps a new client, or returns temporarily_unavailable if there are too many.
+// store stores a new client. It returns temporarily_unavailable if the limit is reached.
 func (r *Registration) store(ctx context.Context, c *registered) error {
 	value, err := c.text()
 	if err != nil {
@@ -274,7 +274,7 @@ func (r *Registration) store(ctx context.Context, c *registered) error {
 	return nil
 }
 
-// change alters a client as stored.
+// change alters a stored client.
 func (r *Registration) change(ctx context.Context, id string, alter func(*registered) error) (changed *registered, err error) {
 	err = r.shelf.change(ctx, id, func(value []byte) ([]byte, error) {
 		if changed, err = parseRegistered(value); err != nil {
@@ -294,7 +294,7 @@ func (r *Registration) change(ctx context.Context, id string, alter func(*regist
 	return changed, nil
 }
 
-// newRegistered makes a client and its credentials. The secret may be empty.
+// newRegistered creates a client and its credentials. The secret may be empty.
 func newRegistered(c client.Client, method string) (made *registered, secret, access string) {
 	access = oauth2.RandomToken()
 	made = &registered{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: client.Digest(access)}
@@ -302,7 +302,7 @@ func newRegistered(c client.Client, method string) (made *registered, secret, ac
 	return made, made.replace(c, method), access
 }
 
-// replace replaces the metadata of a client, and returns its new secret, if any.
+// replace replaces the metadata of a client. It returns the new secret, if any.
 func (c *registered) replace(given client.Client, method string) (secret string) {
 	given.ID = c.Client.ID
 	c.Client, c.Method, c.Approved = given, method, false
@@ -356,9 +356,9 @@ func (r *Registration) parse(d *caddyfile.Dispenser) error {
 	return err
 }
 
-// transport makes requests to what clients register (jwks_uri, request_uris, logo_uri, backchannel_logout_uri): at public
-// addresses only, since anyone who can register a client could otherwise make this server send requests to its own network.
-// Where the issuer is on this computer, for trying out, clients may be there too. Nil is the default.
+// transport sends the requests to registered addresses (jwks_uri, request_uris, logo_uri, backchannel_logout_uri), at
+// public addresses only: otherwise, any registered client could make this server send requests to its own network. With a
+// loopback issuer, for trials, clients may be on loopback, too. Nil is the default.
 func transport(issuer string) http.RoundTripper {
 	if u, err := url.Parse(issuer); err == nil && httporigin.IsLoopback(u.Hostname()) {
 		return http.DefaultTransport
@@ -387,7 +387,7 @@ var (
 
 var errNoSecret = errors.New("the client has no secret: it authenticates by keys, or not at all")
 
-// Registered returns the registered clients, and an error if some of them cannot be read.
+// Registered returns the registered clients, and an error if some cannot be read.
 func (r *Registration) Registered(ctx context.Context) (found []client.RegisteredClient, err error) {
 	ids, err := r.shelf.ids(ctx)
 	for _, id := range ids {
@@ -400,7 +400,7 @@ func (r *Registration) Registered(ctx context.Context) (found []client.Registere
 	return found, err
 }
 
-// Approve lets a client that registered itself be used, as it is registered now.
+// Approve approves the current registration of a client.
 func (r *Registration) Approve(ctx context.Context, id string) error {
 	return r.changeRegistered(ctx, id, func(c *registered) error {
 		c.Approved = true
@@ -408,7 +408,7 @@ func (r *Registration) Approve(ctx context.Context, id string) error {
 	})
 }
 
-// RotateSecret gives a client that registered itself a new secret. The old one ends.
+// RotateSecret replaces the secret of a registered client. The old secret becomes invalid.
 func (r *Registration) RotateSecret(ctx context.Context, id string) (secret string, err error) {
 	secret = oauth2.RandomToken()
 	return secret, r.changeRegistered(ctx, id, func(c *registered) error {
@@ -420,7 +420,7 @@ func (r *Registration) RotateSecret(ctx context.Context, id string) (secret stri
 	})
 }
 
-// Remove deletes a client that registered itself. Its tokens end with it.
+// Remove deletes a registered client, which invalidates its tokens.
 func (r *Registration) Remove(ctx context.Context, id string) error {
 	if err := r.changeRegistered(ctx, id, func(*registered) error { return nil }); err != nil {
 		return err

@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// Metrics know the endpoint.
+// The endpoint has a name in the metrics.
 func TestEndpointHasName(t *testing.T) {
 	t.Parallel()
 	if name := endpoint.Name(registration.Path); !slices.Contains(endpoint.Names(), name) {
@@ -30,8 +30,8 @@ func TestEndpointHasName(t *testing.T) {
 	}
 }
 
-// FuzzRegister sends any body. Whatever it is, the answer is JSON: an error, or a
-// client whose addresses could also be configured.
+// FuzzRegister sends arbitrary bodies. Each response is JSON: an error, or a
+// client whose addresses would be valid in the configuration.
 func FuzzRegister(f *testing.F) {
 	f.Add(`{"redirect_uris":["https://app.example.org/cb"],"client_name":"x","scope":"openid"}`)
 	f.Add(`{"redirect_uris":["https://app.example.org/#f"],"token_endpoint_auth_method":"none"}`)
@@ -52,14 +52,14 @@ func FuzzRegister(f *testing.F) {
 	})
 }
 
-// The tokens of registrations are counted as well.
+// Wrong registration tokens count toward the lockout.
 func TestRegistrationTokensAreCounted(t *testing.T) {
 	t.Parallel()
 	const here, there, strongSecret = "192.0.2.1", "198.51.100.1", "7d4be3ce86cd4f9ab0e1b2c3d4e5f607"
 	for _, tt := range []struct {
 		name, initial string
 		method, query string
-		refused       bool // the right one from the same network
+		refused       bool // a correct token from the locked network
 	}{
 		{"one that could be guessed", "open sesame", http.MethodPost, "", true},
 		{"one that cannot", strongSecret, http.MethodPost, "", false},
@@ -107,7 +107,7 @@ func TestGuessableTokenIsToldAtLoad(t *testing.T) {
 	optionsOf(&c).InitialAccessToken = "open-sesame"
 	server, err := authorize.New(c)
 	authorizetest.NoError(t, err)
-	_, err = server.Draft().Server() // with clients or users that were added since
+	_, err = server.Draft().Server() // with clients or users added since
 	authorizetest.NoError(t, err)
 	told := log.String()
 	if strings.Count(told, "\n") != 1 || !strings.Contains(told, "initial_access_token") || strings.Contains(told, "sesame") {
@@ -115,14 +115,14 @@ func TestGuessableTokenIsToldAtLoad(t *testing.T) {
 	}
 }
 
-// faultyClients is a storage whose calls fail while it is armed.
+// faultyClients is a storage that fails the call number at while armed.
 type faultyClients struct {
 	clientStorage
 
 	armed bool
-	at    int // which call
+	at    int // number of the failing call
 	calls int
-	hit   string // the call that failed
+	hit   string // name of the failed call
 }
 
 func (s *faultyClients) Load(ctx context.Context, key string) ([]byte, error) {
@@ -164,7 +164,7 @@ func (s *faultyClients) next(call string) error {
 	return authorizetest.ErrBroken
 }
 
-// Whatever call to the storage fails, nothing changes, and the same request succeeds when it is sent again.
+// A failed call to the storage changes nothing, and repeating the request succeeds.
 func TestFailureChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -208,7 +208,7 @@ func TestFailureChangesNothing(t *testing.T) {
 	}
 }
 
-// Nothing that is sent to the endpoint reaches the log.
+// Request contents are never logged.
 func TestNothingSentIsLogged(t *testing.T) {
 	t.Parallel()
 	const marked = "MARKED"
@@ -250,7 +250,7 @@ func TestNothingSentIsLogged(t *testing.T) {
 	}
 }
 
-// The audit trail names the client whose request is refused.
+// The audit trail names the client of a refused request.
 func TestRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
@@ -282,7 +282,7 @@ func TestRefusalsNameClient(t *testing.T) {
 	}
 }
 
-// The guard asks the store nothing about tokens of a registered client, once it has asked.
+// After the first request, the guard verifies a registered client's tokens without calls to the store.
 func TestGuardTakesNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	r, gateway := authorizetest.Replicated(t)
@@ -308,7 +308,7 @@ func TestGuardTakesNoRoundTrip(t *testing.T) {
 	}
 }
 
-// A client that registers itself waits for the operator, and waits again once it has changed its registration.
+// A registered client needs the operator's approval, and again after each change of its registration.
 func TestApproval(t *testing.T) {
 	t.Parallel()
 	var options *registration.Registration

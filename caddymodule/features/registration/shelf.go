@@ -17,53 +17,52 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// shelf is where registered clients are, by client_id. A missing one is fs.ErrNotExist.
+// shelf stores registered clients by client_id. Missing clients are fs.ErrNotExist.
 type shelf interface {
-	// load returns a client, as it is or was shortly before.
+	// load returns a client, possibly from a cache.
 	load(ctx context.Context, id string) ([]byte, error)
 
-	// add stores a new client, or returns errTooMany if there are as many as may be.
+	// add stores a new client. It returns errTooMany if there are most clients.
 	add(ctx context.Context, id string, value []byte, most int) error
 
-	// change replaces a client by what alter makes of it. Of several at once, each sees what
-	// the one before has stored.
+	// change replaces a client with the result of alter. Concurrent changes are serialized.
 	change(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error
 
-	// remove deletes a client, which need not exist.
+	// remove deletes a client. A missing client is not an error.
 	remove(ctx context.Context, id string) error
 
 	// ids returns the client_ids of all clients.
 	ids(ctx context.Context) ([]string, error)
 
-	// location names the place of a client to the operator.
+	// location returns the location of a client, for the operator.
 	location(id string) string
 }
 
 var errTooMany = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "as many clients as may be are registered"}
 
-// folder is a shelf in Caddy's storage. Gateways that share it may exceed the limit by one
-// client each.
+// folder is a shelf in Caddy's storage. Gateways that share it may each exceed the limit
+// by one client.
 type folder struct {
 	storage Storage
 	path    string
-	mu      sync.Mutex    // held while a client is counted, changed or removed
-	cached  *store.Memory // copies of what is stored
+	mu      sync.Mutex    // guards counting, changing and removing clients
+	cached  *store.Memory // copies of stored clients
 }
 
-// cacheTTL is how long a copy is used, and thus a client deleted at another gateway stays
-// valid here.
+// cacheTTL is the lifetime of a cached client, and so the delay until a deletion at
+// another gateway takes effect here.
 const cacheTTL = time.Minute
 
-// Storage keeps clients that registered themselves. It is part of certmagic's Storage. Load
-// and List return fs.ErrNotExist for a missing key.
+// Storage stores registered clients. It is part of certmagic's Storage. Load and List
+// return fs.ErrNotExist for a missing key.
 type Storage interface {
 	Load(ctx context.Context, key string) ([]byte, error)                             // returns a value
-	Store(ctx context.Context, key string, value []byte) error                        // stores or replaces it
-	Delete(ctx context.Context, key string) error                                     // removes it
-	List(ctx context.Context, path string, recursive bool) (keys []string, err error) // below a path
+	Store(ctx context.Context, key string, value []byte) error                        // creates or replaces a value
+	Delete(ctx context.Context, key string) error                                     // deletes a value
+	List(ctx context.Context, path string, recursive bool) (keys []string, err error) // lists the keys below a path
 }
 
-// DefaultMaxClients is the default limit of clients that register themselves.
+// DefaultMaxClients is the default limit of registered clients.
 const DefaultMaxClients = 1000
 
 func newFolder(storage Storage, path string) *folder {
@@ -108,8 +107,8 @@ func (f *folder) ids(ctx context.Context) ([]string, error) {
 	return files, err
 }
 
-// change alters a client as stored, not as cached: another gateway may have changed or
-// removed it.
+// change alters the stored client, not the cached copy: another gateway may have
+// changed or removed the client.
 func (f *folder) change(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,19 +134,19 @@ func (f *folder) remove(ctx context.Context, id string) error {
 	return f.cached.Delete(ctx, id)
 }
 
-// sharedShelf is a shelf in a store that gateways share. An index of all clients is changed
-// in one step with them, so that their limit is exact, and no List is needed. Clients hold
-// digests of random secrets alone, and are not sealed.
+// sharedShelf is a shelf in a store that gateways share. The index of clients changes
+// atomically with the clients, so the limit is exact and List is not needed. Clients
+// contain only digests of random secrets and are not sealed.
 type sharedShelf struct {
 	store   store.Store
 	name    string
-	earlier *folder // has clients from before the store was used
+	earlier *folder // clients from before the store was used
 	moved   atomic.Bool
 }
 
 const (
-	clientKind = "client"  // of the keys of clients
-	indexKind  = "clients" // of the keys of the index, and of the mark of what was moved
+	clientKind = "client"  // kind of client keys
+	indexKind  = "clients" // kind of the index key and of the key that marks the migration
 )
 
 func newSharedShelf(s store.Store, earlier *folder) *sharedShelf {
@@ -181,7 +180,7 @@ func (s *sharedShelf) ids(ctx context.Context) ([]string, error) {
 	return ids, err
 }
 
-// index returns the client_ids, and the entry that holds them; nil if there is none.
+// index returns the client_ids and the index entry, nil if it is missing.
 func (s *sharedShelf) index(ctx context.Context) (ids []string, entry []byte, err error) {
 	get := &store.Call{Op: store.Get, Key: s.indexKey()}
 	if err = s.store.Do(ctx, get); err == nil && get.Value != nil {
@@ -215,7 +214,7 @@ func (s *sharedShelf) add(ctx context.Context, id string, value []byte, most int
 
 func (s *sharedShelf) change(ctx context.Context, id string, alter func([]byte) ([]byte, error)) error {
 	return s.retry(ctx, func() error {
-		get := &store.Call{Op: store.Get, Key: s.key(id)} // by Do, which asks the store itself
+		get := &store.Call{Op: store.Get, Key: s.key(id)} // Do bypasses the cache
 		switch err := s.store.Do(ctx, get); {
 		case err != nil:
 			return err
@@ -255,7 +254,7 @@ func (s *sharedShelf) retry(ctx context.Context, change func() error) error {
 	return store.Retry(ctx, change)
 }
 
-// move copies the clients of earlier, unless a gateway that had some has done so.
+// move copies the clients of earlier, unless a gateway that had clients has already done it.
 func (s *sharedShelf) move(ctx context.Context) error {
 	if s.moved.Load() {
 		return nil
@@ -271,7 +270,7 @@ func (s *sharedShelf) move(ctx context.Context) error {
 	return err
 }
 
-// copy copies the clients of earlier, and the mark that says so, in one step.
+// copy copies the clients of earlier and sets the migration mark atomically.
 func (s *sharedShelf) copy(ctx context.Context) error {
 	earlier, err := s.earlier.ids(ctx)
 	if err != nil || len(earlier) == 0 {

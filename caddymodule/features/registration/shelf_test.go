@@ -18,7 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// Stored clients keep their members: others could not be read by other gateways during an upgrade. Nothing that a client registers is lost.
+// The JSON names of stored clients are fixed, so that gateways of both versions can read them during an upgrade. No registered
+// value is lost.
 func TestStoredClientMembers(t *testing.T) {
 	t.Parallel()
 	registration := &Registration{RequestObjects: true, Scopes: []string{"user/*.rs"}}
@@ -55,7 +56,7 @@ func TestStoredClientMembers(t *testing.T) {
 	}
 }
 
-// shelves are those of gateways on one store. The first had clients of its own before.
+// shelves are those of gateways on one store. The first gateway has the earlier clients in its folder.
 func shelves(t *testing.T, n int, earlier ...string) []*sharedShelf {
 	t.Helper()
 	shared := storetest.NewShared(clientKind)
@@ -74,8 +75,8 @@ func shelves(t *testing.T, n int, earlier ...string) []*sharedShelf {
 	return all
 }
 
-// Any number of gateways register as many clients as may be, and no more. Clients from before
-// the store was used are moved first: they may come on top of what others have added by then.
+// Concurrent gateways reach the client limit exactly. Clients moved from a folder may exceed
+// it if others have added clients before.
 func TestLimitOverGateways(t *testing.T) {
 	t.Parallel()
 	all := shelves(t, 3, "earlier")
@@ -84,7 +85,7 @@ func TestLimitOverGateways(t *testing.T) {
 	}
 	var added, refused atomic.Int32
 	var wg sync.WaitGroup
-	for i := range 3 { // one at each gateway at a time, as in life
+	for i := range 3 { // at each gateway one at a time, as in production
 		wg.Go(func() {
 			for j := range 10 {
 				switch err := all[i].add(t.Context(), fmt.Sprint(i, "-", j), []byte("v"), 12); {
@@ -110,7 +111,7 @@ func TestLimitOverGateways(t *testing.T) {
 	}
 }
 
-// A client is known, changed and gone at all gateways at once.
+// Adding, changing and removing a client takes effect at all gateways at once.
 func TestRegisteredClientAtAllGateways(t *testing.T) {
 	t.Parallel()
 	ctx, all := t.Context(), shelves(t, 3)
@@ -147,8 +148,8 @@ func TestRegisteredClientAtAllGateways(t *testing.T) {
 	}
 }
 
-// Clients of before are moved once: one that was removed since does not come back with a
-// gateway that starts again.
+// Clients are moved only once: a client removed since does not reappear when a gateway
+// restarts.
 func TestClientsAreMovedOnce(t *testing.T) {
 	t.Parallel()
 	ctx, all := t.Context(), shelves(t, 2, "a", "b")
@@ -172,7 +173,7 @@ func TestClientsAreMovedOnce(t *testing.T) {
 	}
 }
 
-// Whether the clients of before are there cannot be told while the store fails.
+// While Caddy's storage fails, loading an earlier client is an error other than fs.ErrNotExist.
 func TestClientsAreNotMovedHalf(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewShared(clientKind)
@@ -189,7 +190,7 @@ func TestClientsAreNotMovedHalf(t *testing.T) {
 	}
 }
 
-// failingList fails to list once.
+// failingList fails the first List.
 type failingList struct {
 	*providertest.Storage
 	failed bool
@@ -203,7 +204,7 @@ func (f *failingList) List(ctx context.Context, path string, recursive bool) ([]
 	return f.Storage.List(ctx, path, recursive)
 }
 
-// Registered addresses in private networks are requested only where the issuer is on this computer.
+// Addresses in private networks are requested only if the issuer is on loopback.
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	for issuer, private := range map[string]bool{
