@@ -1,4 +1,4 @@
-// Package postgres is the module fhir.stores.postgres: state that several gateways share, in PostgreSQL.
+// Package postgres is the module fhir.stores.postgres: a PostgreSQL store that several gateways share.
 package postgres
 
 import (
@@ -19,30 +19,30 @@ import (
 
 func init() { caddy.RegisterModule(new(Store)) }
 
-// Store keeps state in one table of a PostgreSQL database (13 or newer), which several gateways share. The table is
-// made at the first start.
+// Store keeps state in one table of a PostgreSQL database (13 or newer) that several gateways share. The table is
+// created at the first start.
 type Store struct {
-	// A connection string or URL as PostgreSQL's own clients take it, such as
-	// `postgres://fhir:{env.PGPASSWORD}@db.example/fhir?sslmode=verify-full`. Of several hosts, the one that takes changes is
-	// used. Placeholders are supported, and what they hold is escaped. `pool_max_conns` is the maximum number of connections
-	// besides the one that waits for notifications, 10 by default. Required.
+	// A connection string or URL in PostgreSQL's format, such as
+	// `postgres://fhir:{env.PGPASSWORD}@db.example/fhir?sslmode=verify-full`. Of several hosts, the primary is used.
+	// Placeholders are supported; their values are escaped. `pool_max_conns` is the maximum number of connections besides the
+	// one that listens for notifications, 10 by default. Required.
 	DSN string `json:"dsn,omitempty"`
 
-	// With one of these, the server's certificate is verified, regardless of `sslmode` in `dsn`.
+	// With any of these options, the server's certificate is verified, regardless of `sslmode` in `dsn`.
 	option.TLS
 
-	// The host, or host:port, for the one connection that waits for notifications, where the others go through a pooler
-	// that shares connections between transactions, such as PgBouncer. Default: as for the others.
+	// The host, or host:port, of the connection that listens for notifications if the other connections use a
+	// transaction pooler such as PgBouncer. Default: as for the other connections.
 	ListenAddress string `json:"listen_address,omitempty"`
 
-	// The table; with its schema and a dot before it, if the search path does not lead there. Default: `fhir_store`.
+	// The table, with schema and dot if the schema is not in the search path. Default: `fhir_store`.
 	Table string `json:"table,omitempty"`
 
-	// The maximum number of entries, counted from time to time; more are refused. Default: 50000000.
+	// The maximum number of entries, counted periodically. Further entries are rejected. Default: 50000000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	// When a change counts as made: `remote_apply`, `on`, `remote_write`, `local` or `off`, as PostgreSQL's setting of
-	// this name. Default: `on`, whatever the server's is.
+	// The durability of a commit: `remote_apply`, `on`, `remote_write`, `local` or `off`, as in PostgreSQL's setting
+	// of this name. Default: `on`, regardless of the server's setting.
 	SynchronousCommit string `json:"synchronous_commit,omitempty"`
 
 	stores.Shared
@@ -55,7 +55,7 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.postgres", New: func() caddy.Module { return new(Store) }}
 }
 
-// Provision takes the store over from the previous configuration, if it has the same settings.
+// Provision reuses the store of the previous configuration if its settings are the same.
 func (p *Store) Provision(caddy.Context) error {
 	config, err := p.resolved()
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *Store) Provision(caddy.Context) error {
 	})
 }
 
-// resolved is the configuration with its placeholders replaced, but for TLS and the logger.
+// resolved returns the configuration with its placeholders replaced, without TLS and logger.
 func (p *Store) resolved() (c postgresstore.Config, err error) {
 	if p.DSN == "" {
 		return c, errNoDSN

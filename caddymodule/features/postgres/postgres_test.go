@@ -18,7 +18,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
 )
 
-// Values of placeholders are escaped in each form of a connection string: the written-out form shares the connections.
+// Placeholder values are escaped in each form of a connection string: it shares connections with the equivalent literal.
 func TestPostgresPlaceholders(t *testing.T) {
 	t.Setenv("PGPASSWORD_HERE", `it's \ "a" s%c/ret@#?`)
 	t.Setenv("PGHOST_HERE", "db1:5433")
@@ -44,7 +44,7 @@ func TestPostgresPlaceholders(t *testing.T) {
 	}
 }
 
-// A secret that is not there is an error that names the option and not the others.
+// The error of a missing secret names its option and no other.
 func TestPostgresSecretMissing(t *testing.T) {
 	t.Setenv("EMPTY", "")
 	for in, store := range map[string]*postgres.Store{
@@ -61,7 +61,7 @@ func TestPostgresSecretMissing(t *testing.T) {
 	}
 }
 
-// A URL in the place of something else is refused, and not shown: it may have a password.
+// A URL in the place of a name is rejected with an error that does not contain it: it may contain a password.
 func TestPostgresURLIsNotTold(t *testing.T) {
 	t.Setenv("PGURL", "postgres://fhir:hunter2@db/fhir")
 	t.Setenv("DSN", "host=db port=abc password = 'hunter2 s3c'")
@@ -81,8 +81,8 @@ func TestPostgresURLIsNotTold(t *testing.T) {
 	}
 }
 
-// Two configurations with the same settings share the connections, and one with others has
-// its own.
+// Two configurations with the same settings share connections. Different settings have
+// separate connections.
 func TestPostgresStoreIsPooled(t *testing.T) {
 	t.Parallel()
 	same, again, other := &postgres.Store{DSN: "host=/nowhere"}, &postgres.Store{DSN: "host=/nowhere"}, &postgres.Store{DSN: "host=/nowhere pool_max_conns=3"}
@@ -120,7 +120,7 @@ func TestAdapt(t *testing.T) {
 	}
 }
 
-// A wrong option is an error that names the line.
+// An error of a wrong option names its line.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	gatewaytest.CaddyfileErrors{

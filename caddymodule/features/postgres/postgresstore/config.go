@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// The defaults of a [Config].
+// Defaults of a [Config].
 const (
 	defaultMaxConns          = 10
 	defaultTimeout           = 2 * time.Second
@@ -30,52 +30,49 @@ const (
 	defaultSynchronousCommit = "on"
 )
 
-// synchronousCommits are the values of [Config.SynchronousCommit], from what promises most
-// to what promises least.
+// synchronousCommits are the values of [Config.SynchronousCommit], from the most to the
+// least durable.
 var synchronousCommits = []string{"remote_apply", "on", "remote_write", "local", "off"}
 
-// A Config says where a [Store] is, and how it is used.
+// A Config is the configuration of a [Store].
 type Config struct {
-	// How to connect, as libpq's connection strings and URLs say. Its pool_max_conns is the most connections at once, besides the one
-	// that listens; 10 by default. Required.
+	// Connection string or URL in libpq's format. Its pool_max_conns is the maximum number of connections, besides the connection
+	// that listens for notifications; 10 by default. Required.
 	DSN string
 
-	// The host, or host:port, for the one connection that listens, where the others go
-	// through a pooler that shares connections between transactions. Default: as the DSN
-	// says.
+	// Host, or host:port, of the connection that listens for notifications if the other
+	// connections use a transaction pooler. Default: as in DSN.
 	ListenAddress string
 
-	// How the server and this process authenticate to each other. It replaces what the DSN
-	// says of TLS. Nil: as the DSN says.
+	// TLS configuration, which replaces the TLS settings of DSN. Nil: as in DSN.
 	TLS *tls.Config
 
-	// How long a step may take, all trials included, and a page of a longer answer. Default:
-	// 2 s.
+	// Time limit of a step with all its retries, and of each page of a listing. Default: 2
+	// s.
 	Timeout time.Duration
 
-	// The table, with a schema before a dot if it is not in the search path. Default:
-	// fhir_store.
+	// Table name, with schema and dot if the schema is not in the search path.
+	// Default: fhir_store.
 	Table string
 
-	// The most entries, counted from time to time; more are refused. Default:
-	// 50 million.
+	// Maximum number of entries, counted periodically. Further entries are
+	// rejected. Default: 50 million.
 	MaxEntries int
 
-	// When a change counts as made; one of remote_apply, on, remote_write, local, off. Default:
-	// on.
+	// Durability of a commit: remote_apply, on, remote_write, local or off. Default: on.
 	SynchronousCommit string
 
-	// The kinds of keys that [Store.Follow] reports.
+	// Kinds of keys that [Store.Follow] reports.
 	Followed []string
 
-	// The kinds of keys of which [Store.Follow] reports changes only, and not first what there
-	// is, which may be millions of rows.
+	// Kinds of keys for which [Store.Follow] reports changes but no initial content, which may
+	// be millions of rows.
 	Announced []string
 
-	// The kinds of keys whose entries are stored even at MaxEntries.
+	// Kinds of keys whose entries are stored even at MaxEntries.
 	Unbounded []string
 
-	// Where problems in the background are reported. Default: slog's.
+	// Logger for background errors. Default: slog's.
 	Logger *slog.Logger
 }
 
@@ -97,16 +94,16 @@ func (c Config) check() error {
 	return cmp.Or(CheckTable(c.Table), CheckSynchronousCommit(c.SynchronousCommit))
 }
 
-// follows reports whether [Store.Follow] reports changes of an entry.
+// follows reports whether [Store.Follow] reports changes of a key.
 func (c Config) follows(key string) bool {
 	kind := store.KindOf(key)
 	return kind == trialKind || slices.Contains(c.Followed, kind) || slices.Contains(c.Announced, kind)
 }
 
-// The names of procedures and indexes are made of the table's, and are 63 bytes at most.
+// The names of procedures and indexes contain the table's name and are limited to 63 bytes.
 var tableName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}$`)
 
-// CheckTable returns an error if a table cannot have a name.
+// CheckTable returns an error if name is not a valid table name.
 func CheckTable(name string) error {
 	if !tableName.MatchString(name) {
 		return fmt.Errorf("invalid table %q: a name of up to 40 lower-case letters, digits and underscores, and optionally its schema and a dot before it", name)
@@ -114,7 +111,7 @@ func CheckTable(name string) error {
 	return nil
 }
 
-// CheckSynchronousCommit returns an error if a word is not one of remote_apply, on, remote_write, local, off.
+// CheckSynchronousCommit returns an error if word is not remote_apply, on, remote_write, local or off.
 func CheckSynchronousCommit(word string) error {
 	if !slices.Contains(synchronousCommits, word) {
 		return fmt.Errorf("synchronous_commit %q is not one of %s", word, strings.Join(synchronousCommits, ", "))
@@ -134,7 +131,7 @@ func (c Config) connections() (*pgxpool.Config, error) {
 	if pool.MinConns = 0; !strings.Contains(c.DSN, "pool_max_conns") {
 		pool.MaxConns = defaultMaxConns
 	}
-	pool.ShouldPing = never // a round trip; a trial on a lost connection is repeated instead
+	pool.ShouldPing = never // pinging costs a round trip; lost connections are retried instead
 	conn := &pool.ConnConfig.Config
 	conn.ConnectTimeout = c.Timeout
 	if conn.RuntimeParams["application_name"] == "" {
@@ -151,7 +148,7 @@ func (c Config) connections() (*pgxpool.Config, error) {
 
 func never(_ context.Context, _ pgxpool.ShouldPingParams) bool { return false }
 
-// listener is how to make the connection that listens.
+// listener returns the configuration of the connection that listens for notifications.
 func (c Config) listener() (*pgx.ConnConfig, error) {
 	pool, err := c.connections()
 	if err != nil {
@@ -184,14 +181,14 @@ func (c Config) listener() (*pgx.ConnConfig, error) {
 	return conn, nil
 }
 
-// secure lets all connections but those by a socket of this host use TLS alone.
+// secure requires TLS for all connections except Unix sockets.
 func secure(conn *pgconn.Config, config *tls.Config) {
 	all := append([]*pgconn.FallbackConfig{{Host: conn.Host, Port: conn.Port}}, conn.Fallbacks...)
 	var kept []*pgconn.FallbackConfig
 	for _, f := range all {
 		same := func(k *pgconn.FallbackConfig) bool { return k.Host == f.Host && k.Port == f.Port }
 		if slices.ContainsFunc(kept, same) {
-			continue // the same without TLS, or with
+			continue // the same host with a different TLS mode
 		}
 		f = &pgconn.FallbackConfig{Host: f.Host, Port: f.Port}
 		if !strings.HasPrefix(f.Host, "/") && !strings.HasPrefix(f.Host, "@") {
@@ -209,15 +206,15 @@ func severalHosts(conn *pgconn.Config) bool {
 	})
 }
 
-// The errors of connection strings and addresses. They quote nothing: after a mistake, a
-// password may be anywhere.
+// Errors of connection strings and addresses quote no input: after a mistake, any part
+// of it may be a password.
 var (
 	errURLAsName = errors.New("a host, user or database is itself a URL, or has a part of one: a whole URL goes into dsn; in its user and password, write %40 for @, %2F for /, %3F for ? and %23 for #")
 	errListenURL = errors.New("the listen address must be a host, or a host with a port, and no URL")
 )
 
-// faults are what pgx says of a connection string, before it says what it found there, and
-// what is said here.
+// faults maps the beginning of pgx's error for a connection string, which never contains
+// input, to our error.
 var faults = []struct{ says, means string }{
 	{"failed to parse as URL", "it is not a URL; in its user and password, write %40 for @, %2F for /, %3F for ? and %23 for #"},
 	{"failed to parse as keyword/value", "it is neither a URL nor keyword=value pairs; a value with spaces goes into single quotes, in which \\ goes before ' and \\"},
@@ -230,8 +227,8 @@ var faults = []struct{ says, means string }{
 	{"cannot parse pool_", "an option of it that begins with pool_ has a wrong value"},
 }
 
-// unreadable says why a connection string cannot be used, without the error that pgx has for
-// it: that leaves out the password only where it recognizes one.
+// unreadable returns an error without pgx's error text: pgx redacts passwords only where it
+// recognizes them.
 func unreadable(err error) error {
 	if parsing, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
 		parsing.ConnString = ""
@@ -244,7 +241,7 @@ func unreadable(err error) error {
 	return errors.New("it cannot be used: write a URL, or keyword=value pairs as libpq takes them")
 }
 
-// checkNames refuses names that the parts of a URL became, since errors and logs tell them.
+// checkNames rejects names that contain parts of a misparsed URL, because errors and logs include these names.
 func checkNames(c *pgconn.Config) error {
 	hosts := []string{c.Host}
 	for _, f := range c.Fallbacks {
@@ -260,8 +257,8 @@ func checkNames(c *pgconn.Config) error {
 	return nil
 }
 
-// isURL reports whether a name is a URL, or what is left of one. The @ at the beginning is of
-// an abstract socket.
+// isURL reports whether a name is a URL or the rest of one. A leading @ is an abstract
+// socket.
 func isURL(name string) bool {
 	return strings.Contains(name, "://") || strings.LastIndexByte(name, '@') > 0
 }

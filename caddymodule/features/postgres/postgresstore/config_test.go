@@ -15,7 +15,7 @@ func TestNew(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		config Config
-		want   string // in the error; empty: none
+		want   string // substring of the error; empty for none
 	}{
 		{"nothing", Config{}, "no connection string"},
 		{"a connection string", Config{DSN: "host=db user=fhir"}, ""},
@@ -40,8 +40,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// No mistake in a connection string shows what it holds. What can be used by mistake, so that
-// errors and logs would tell it later, is refused.
+// Errors of connection strings contain no part of them. Values that would reveal a password
+// in later errors and logs are rejected.
 func TestPasswordIsNotTold(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, dsn, want string }{
@@ -81,7 +81,7 @@ func TestPasswordIsNotTold(t *testing.T) {
 	}
 }
 
-// Names with an at sign that are no part of a URL can be used.
+// Host, user and password may contain an at sign.
 func TestAtSignInNames(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{"host=@socket user=fhir", "host=db user=fhir@server", "postgres://fhir%40server:x%40y@db/fhir"} {
@@ -94,12 +94,12 @@ func TestAtSignInNames(t *testing.T) {
 	}
 }
 
-// With TLS set, no connection is made without it, but by a socket of this host.
+// With TLS configured, every connection except a Unix socket uses it.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, dsn string
-		want      []string // the name checked for each host; "-": no TLS
+		want      []string // server name verified for each host; "-" for no TLS
 	}{
 		{"one host", "host=db", []string{"db"}},
 		{"one that may do without", "host=db sslmode=prefer", []string{"db"}},
@@ -131,7 +131,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// The connection string can say how many connections there may be.
+// The connection string may limit the number of connections.
 func TestMaxConns(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]int32{"host=db": 10, "host=db pool_max_conns=3": 3, "postgres://db/fhir?pool_max_conns=40": 40} {
@@ -145,7 +145,7 @@ func TestMaxConns(t *testing.T) {
 	}
 }
 
-// Of several hosts, the one that takes changes is meant.
+// Of several hosts, the primary is used.
 func TestSeveralHosts(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]bool{
@@ -162,7 +162,7 @@ func TestSeveralHosts(t *testing.T) {
 	}
 }
 
-// The connection that listens goes past the pooler, with the same TLS.
+// The connection that listens for notifications bypasses the pooler with the same TLS settings.
 func TestListenAddress(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ address, dsn, want string }{
@@ -194,13 +194,13 @@ func TestClock(t *testing.T) {
 	}
 	answered := time.Now()
 	ahead := answered.Add(time.Hour)
-	c.set(ahead, answered.Add(-2*time.Second), answered) // shown a second ago
+	c.set(ahead, answered.Add(-2*time.Second), answered) // read a second ago
 	if off := c.now().Sub(ahead.Add(time.Second)); off < 0 || off > time.Minute {
 		t.Errorf("told an hour ahead: off by %v", off)
 	}
 }
 
-// The room that is left counts what was taken since the last count.
+// The remaining room is reduced by the rows added since the last count.
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	r := room{most: 10}
@@ -219,7 +219,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Through a pooler statements have no names, unless the connection string says that they may.
+// With a pooler, statements are unnamed unless the connection string sets the execution mode.
 func TestPooler(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

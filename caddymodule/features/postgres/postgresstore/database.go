@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A database has the table of a [Store]. It is opened on first use.
+// A database is the connection to the table of a [Store]. It is opened on first use.
 type database struct {
 	config Config
 	pool   *pgxpool.Pool
@@ -26,9 +26,9 @@ type database struct {
 	clock  clock
 	pooler pooler
 
-	ready   atomic.Bool   // the server was checked, and the table is there
-	opening chan struct{} // holds an element while one checks
-	opened  func()        // called each time it was opened
+	ready   atomic.Bool   // server checked and table created
+	opening chan struct{} // semaphore for opening
+	opened  func()        // called after each opening
 
 	closed context.Context
 	close  context.CancelFunc
@@ -43,15 +43,14 @@ func newDatabase(config Config, connections *pgxpool.Config) (d *database, err e
 }
 
 const (
-	oldestServer  = 13_00_00 // the first with xid8
+	oldestServer  = 13_00_00 // first version with xid8
 	schemaVersion = 1
 )
 
-// errUnusable is why a server cannot be used at all.
+// errUnusable is the error of a server that cannot be used at all.
 var errUnusable = errors.New("the PostgreSQL store cannot be used")
 
-// open connects, checks the server, and makes the table if there is none, unless it did so
-// before.
+// open connects, checks the server and creates the table unless that has been done.
 func (d *database) open(ctx context.Context) error {
 	if d.ready.Load() {
 		return nil
@@ -62,7 +61,7 @@ func (d *database) open(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if d.ready.Load() { // opened by another while we waited
+	if d.ready.Load() { // opened concurrently
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.config.Timeout)
@@ -79,7 +78,7 @@ func (d *database) open(ctx context.Context) error {
 	return err
 }
 
-// prepareAny prepares by any connection.
+// prepareAny runs prepare on any connection of the pool.
 func (d *database) prepareAny(ctx context.Context) error {
 	return d.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		err := d.prepare(ctx, conn)
@@ -90,11 +89,11 @@ func (d *database) prepareAny(ctx context.Context) error {
 	})
 }
 
-// aboutServer asks for what a server must be, before it is known whether statements can be prepared.
+// aboutServer reads the server's properties. It needs no prepared statement: a pooler may not support them.
 const aboutServer = `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
 	current_setting('server_version_num')::integer, clock_timestamp(), pg_backend_pid()`
 
-// prepare checks the server, and makes the table if there is none.
+// prepare checks the server and creates a missing table.
 func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
 	asked := time.Now()
 	var readOnly bool
@@ -108,7 +107,7 @@ func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
 	case server < oldestServer:
 		return fmt.Errorf("%w: its server is PostgreSQL %d, and 13 is the oldest that can be", errUnusable, server/10_000)
 	case readOnly:
-		_ = conn.Conn().Close(ctx) // the next one may be to another server of that name
+		_ = conn.Conn().Close(ctx) // the next connection may reach another server of that name
 		return fmt.Errorf("%w: the server takes no changes, as a standby does: name the primary, or all of them (host, or target_session_attrs=read-write in the dsn)", errUnusable)
 	}
 	d.clock.set(now, asked, time.Now())
@@ -125,10 +124,10 @@ func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
 	return d.checkRights(ctx, conn)
 }
 
-// errRights is of a role that may not do all that gateways do.
+// errRights is the error of a role without the rights that gateways need.
 var errRights = errors.New("it lacks rights")
 
-// lackedRights are those of the role on the table, and to execute what changes it.
+// lackedRights lists the table rights that the role lacks.
 const lackedRights = `SELECT coalesce(string_agg(p, ', '), '') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p
 	WHERE NOT has_table_privilege($1, p)`
 
@@ -143,7 +142,7 @@ func (d *database) checkRights(ctx context.Context, conn *pgxpool.Conn) error {
 
 const versionComment = "caddy-fhir store, version "
 
-// version is that of the table; 0 if there is none.
+// version returns the schema version of the table; 0 if the table does not exist.
 func (d *database) version(ctx context.Context, conn interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 },
@@ -167,7 +166,7 @@ func (d *database) version(ctx context.Context, conn interface {
 	return version, nil
 }
 
-// migrate makes the table, unless another gateway has just done so.
+// migrate creates the table, unless another gateway has just created it.
 func (d *database) migrate(ctx context.Context, conn *pgxpool.Conn) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('caddy-fhir store ' || $1, 0))", d.sql.table); err != nil {
@@ -186,26 +185,26 @@ func (d *database) migrate(ctx context.Context, conn *pgxpool.Conn) error {
 	return err
 }
 
-// execMode is the word in a connection string that says how statements are executed.
+// execMode is the connection string parameter for the execution mode of statements.
 const execMode = "default_query_exec_mode"
 
-// A pooler, such as PgBouncer, may stand before the server, and give each transaction another of
-// its connections. A statement that was prepared on one of them is not there on the next. So
-// through a pooler, none is prepared by name, which costs the server the planning of each call.
-// Whether the pooler would keep them cannot be known: the connection string can say so.
+// A pooler such as PgBouncer may run each transaction on another server connection, where
+// earlier prepared statements do not exist. Through a pooler, statements are therefore not
+// prepared by name, at the cost of planning each call. Poolers that keep prepared statements
+// cannot be detected: set the mode in the connection string.
 type pooler struct {
-	chosen bool        // the connection string says how statements are executed
-	found  atomic.Bool // there is one
+	chosen bool        // the connection string sets the execution mode
+	found  atomic.Bool // a pooler was detected
 }
 
-// errPooled says that the connection must be made again.
+// errPooled requests new connections.
 var errPooled = errors.New("there is a pooler before the server")
 
-// watch adapts the connections that are to come.
+// watch adapts new connections.
 func (p *pooler) watch(config Config, connections *pgxpool.Config) {
 	p.chosen = strings.Contains(config.DSN, execMode)
 	connections.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error { p.adapt(c); return nil }
-	// A pooler may pass on what another of its clients listens for. pgx would keep that for ever.
+	// A pooler may forward another client's notifications. pgx would buffer them forever.
 	connections.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
 }
 
@@ -215,9 +214,8 @@ func (p *pooler) adapt(c *pgx.ConnConfig) {
 	}
 }
 
-// find looks for a pooler, by the id of the process that serves a connection: a server names its
-// own when the connection is made, a pooler one that it has made up. At the first time it reports
-// that connections must be made again.
+// find detects a pooler: the server process id received at connection setup differs from the
+// backend's. On first detection, it returns errPooled so that connections are made again.
 func (p *pooler) find(conn *pgx.Conn, process uint32) error {
 	if conn.PgConn().PID() == process || p.found.Swap(true) || p.chosen {
 		return nil
@@ -225,11 +223,11 @@ func (p *pooler) find(conn *pgx.Conn, process uint32) error {
 	return errPooled
 }
 
-// maxTrials is how often something is tried within its time.
+// maxTrials is the maximum number of attempts within the time limit of a step.
 const maxTrials = 4
 
-// within uses a connection of the pool, within the time of a step: again if the connection was
-// lost or two transactions collided. The use must be repeatable.
+// within uses a pooled connection within the time limit of a step. It retries after a lost
+// connection or a transaction conflict, so use must be repeatable.
 func (d *database) within(caller context.Context, use func(context.Context, *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeout(caller, d.config.Timeout)
 	defer cancel()
@@ -259,22 +257,22 @@ func (d *database) tryOnce(ctx context.Context, use func(context.Context, *pgxpo
 	return err
 }
 
-// doubt ends what an error shows to be of no use: the server may be another by now.
+// doubt discards state that an error invalidates: the server may have been replaced.
 func (d *database) doubt(ctx context.Context, conn *pgxpool.Conn, err error) {
 	switch code(err) {
 	case readOnlyTransaction:
 		_ = conn.Conn().Close(ctx)
 		d.pool.Reset()
 		d.ready.Store(false)
-	case undefinedTable, undefinedFunction, insufficientRights: // it is checked again, which names the right
+	case undefinedTable, undefinedFunction, insufficientRights: // the next check names the missing right
 		d.ready.Store(false)
 	}
 	if conn.Conn().IsClosed() && ctx.Err() == nil {
-		d.pool.Reset() // the others are lost too, most likely
+		d.pool.Reset() // the other connections are probably lost as well
 	}
 }
 
-// The codes of PostgreSQL's errors (appendix A of its manual) that mean something here.
+// Error codes of PostgreSQL (appendix A of its manual) with special treatment.
 const (
 	readOnlyTransaction  = "25006"
 	serializationFailure = "40001"
@@ -283,10 +281,10 @@ const (
 	undefinedFunction    = "42883"
 	undefinedTable       = "42P01"
 	diskFull             = "53100"
-	refusedByHost        = "28000" // pg_hba.conf, perhaps of this way to connect alone
+	refusedByHost        = "28000" // pg_hba.conf, possibly for this connection type only
 )
 
-// code is that of a server's error, or empty.
+// code returns the code of a server error, or "".
 func code(err error) string {
 	if failure, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return failure.Code
@@ -294,7 +292,7 @@ func code(err error) string {
 	return ""
 }
 
-// isAnswer reports whether an error is what the store answers, not a failure of it.
+// isAnswer reports whether an error is a result of the store, not a failure.
 func isAnswer(err error) bool {
 	for _, answer := range []error{store.ErrNotFound, store.ErrExists, store.ErrChanged, store.ErrFull, store.ErrTooLong} {
 		if errors.Is(err, answer) {
@@ -304,8 +302,8 @@ func isAnswer(err error) bool {
 	return false
 }
 
-// repeatable reports whether a further trial may succeed, or tell more: after a lost connection, after
-// what the server undid, as the table has to be made again, or as the right that lacks is named then.
+// repeatable reports whether a retry may succeed or return a better error: after a lost connection or
+// a rollback by the server, to create the table again, or to name the missing right.
 func repeatable(err error) bool {
 	if errors.Is(err, errUnusable) {
 		return false
@@ -317,11 +315,11 @@ func repeatable(err error) bool {
 	case serializationFailure, deadlockDetected, undefinedFunction, undefinedTable, insufficientRights:
 		return true
 	default:
-		return c[:3] == "57P" // the server ends, or the connection
+		return c[:3] == "57P" // server or session shutdown
 	}
 }
 
-// attempts are why none of several attempts to connect succeeded.
+// attempts are the errors of several connection attempts.
 type attempts []error
 
 // Error implements error.
@@ -333,11 +331,11 @@ func (a attempts) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap is for [errors.Is].
+// Unwrap supports [errors.Is].
 func (a attempts) Unwrap() []error { return a }
 
-// telling keeps the part of a connection error that says its cause. Where TLS is optional, each address is tried twice: what the
-// server says counts, and not that it refuses TLS, or to go without.
+// telling returns the cause of a connection error. With optional TLS, each address is tried twice: the server's own error counts
+// more than its refusal of TLS or of plain text.
 func telling(err error) error {
 	failed, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
@@ -363,7 +361,7 @@ func telling(err error) error {
 	return kept
 }
 
-// explain makes an error that of a [store.Store]: the caller's own, if it did not wait.
+// explain converts an error to one of [store.Store], or to the caller's own if the caller's context ended.
 func (d *database) explain(caller context.Context, err error) error {
 	switch {
 	case d.closed.Err() != nil:
@@ -375,12 +373,12 @@ func (d *database) explain(caller context.Context, err error) error {
 	case code(err) == insufficientRights, errors.Is(err, errRights):
 		return &store.Fault{Cause: store.CauseRights, Err: fmt.Errorf("the store refuses it to the role: %w", err)}
 	}
-	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(telling(err))) // not wrapped: it may be the end of a context, but not of the caller's
+	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(telling(err))) // not wrapped: it may be a context error, but not the caller's
 }
 
-// isMistake reports whether only whoever configured the store or the server can mend it:
-// wrong credentials, no such database, no rights, a server that takes no changes, another
-// certificate than expected.
+// isMistake reports whether an error needs a change of the configuration or the server:
+// wrong credentials, missing database, missing rights, a read-only server, an unexpected
+// certificate.
 func isMistake(err error) bool {
 	if errors.As(err, new(*tls.CertificateVerificationError)) || errors.Is(err, errUnusable) {
 		return true

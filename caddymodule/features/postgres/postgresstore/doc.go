@@ -1,32 +1,30 @@
-// Package postgresstore keeps the entries of a [store.Shared] in one table of a PostgreSQL
-// database, which any number of gateways share.
+// Package postgresstore is a [store.Shared] in one table of a PostgreSQL database, which any number of gateways share.
 //
-//	config.go    [Config], and the connections it asks for; errors of connections without passwords
-//	store.go     the methods of the store; a step of calls, as the arguments of one CALL; lists by pages
-//	database.go  opens the database: checks the server, and makes the table; PgBouncer before the server; retries after
-//	             a lost connection
-//	schema.sql   the table, and the procedures that change it
-//	room.go      counts rows from time to time, and refuses more than fit; removes expired rows
-//	follow.go    reports changes; the server's clock
+//	config.go    [Config] and its connections; connection errors without passwords
+//	store.go     methods of the store; a step of calls as the arguments of one CALL; paged listings
+//	database.go  opening: server checks, creation of the table; detection of PgBouncer; retries after a lost connection
+//	schema.sql   the table and the procedures that change it
+//	room.go      periodic row count; rejection of rows over the limit; removal of expired rows
+//	follow.go    reports of changes; the server's clock
 //
 // # Steps
 //
-// A step is one CALL, so it takes one round trip. The procedure makes each change by one
-// statement that also checks its condition, in the order of the keys: row locks make steps
-// take turns, and no two steps wait for each other. If a condition fails, all is rolled
-// back. Gets come after the commit, so that they find what other steps committed before it.
+// A step is one CALL, so it takes one round trip. The procedure makes the changes in the order
+// of their keys, each with one statement that also checks the condition: row locks serialize
+// steps without deadlocks. If a condition fails, the step is rolled back. Gets run after the
+// commit, so that they return everything that was committed before.
 //
-// # Lost answers
+// # Lost responses
 //
-// Each step has a random number, the same for all its trials, and leaves a row under it, for
-// a minute, with what it took. A trial that finds the row knows that an earlier one made the
-// step, whatever others have changed since.
+// Each step has a random number, the same for all its attempts. It leaves a row under this
+// number for a minute, with the values that it took. A retry that finds the row reports the
+// step as done, whatever has changed since.
 //
 // # Following
 //
-// Rows of followed kinds bear the number of the transaction that wrote them. A follower
-// reads those that its last snapshot did not see: at each NOTIFY, which only wakes it, and
-// each second, so that a lost notification costs no more than that. A deleted row stays for
-// a minute as one that holds nothing. Who has not read for half a minute reads all again,
-// as after a new connection.
+// Rows of followed kinds contain the number of the transaction that wrote them. A follower
+// reads the rows that its last snapshot did not include, after each NOTIFY and every second:
+// a lost notification costs at most a second. A deleted row remains for a minute as an empty
+// row. A follower that has not read for half a minute reads everything again, as after a new
+// connection.
 package postgresstore

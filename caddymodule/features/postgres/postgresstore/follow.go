@@ -14,38 +14,38 @@ import (
 )
 
 const (
-	beatEvery = time.Second           // also how late a change is reported whose notification was lost
-	pause     = 20 * time.Millisecond // between reads, so that many changes are reported at once
-	tooLong   = 30 * time.Second      // without a read: deleted rows, which stay for a minute, may be missed
+	beatEvery = time.Second           // also the maximum delay of a change with a lost notification
+	pause     = 20 * time.Millisecond // between reads, to report many changes at once
+	tooLong   = 30 * time.Second      // maximum time between reads: deleted rows remain for only a minute
 )
 
-// beatQuery writes to the log of the server, and so fails or waits where changes would: a
-// server that was cut off from its standbys, or is one by now, does not seem to be heard.
+// beatQuery writes to the server's log, so it fails or blocks where changes would: a
+// server that is a standby or cut off from its standbys does not count as heard.
 const beatQuery = `SELECT pg_logical_emit_message(true, 'caddy-fhir', '')`
 
-// changesQuery reads the rows that a snapshot did not see, and always a row with this one,
-// the server's clock and when it started, which says whether it is the same server.
+// changesQuery reads the rows that a snapshot did not see. Each row, and at least one, has
+// the new snapshot, the server's clock and its start time, which identifies the server.
 const changesQuery = `SELECT s.snapshot, s.now, s.started, e.key, CASE WHEN NOT e.gone THEN e.value END,
 		extract(epoch FROM e.expires - s.now)::float8
 	FROM (SELECT pg_current_snapshot()::text AS snapshot, clock_timestamp() AS now, pg_postmaster_start_time() AS started) AS s
 	LEFT JOIN {table} AS e ON e.xid >= pg_snapshot_xmin($1::text::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, $1::text::pg_snapshot)
 	ORDER BY e.xid`
 
-// nothingYet is a snapshot that sees what is to come: nothing is new to it.
+// nothingYet is a snapshot that includes all future transactions: no row is new to it.
 const nothingYet = "9223372036854775807:9223372036854775807:"
 
-// A follower is a [Store.Follow].
+// A follower runs [Store.Follow].
 type follower struct {
 	*database
 	conn     *pgx.Conn
 	tell     func(store.Update)
-	snapshot string    // what was read
-	started  time.Time // the server, by its clock
-	read     time.Time // last, by the server's clock
-	heard    time.Time // the last beat was asked for
+	snapshot string    // snapshot of the latest read
+	started  time.Time // start time of the server
+	read     time.Time // latest read, by the server's clock
+	heard    time.Time // start of the latest heartbeat
 }
 
-// Follow implements [store.Shared]. It takes a connection of its own.
+// Follow implements [store.Shared]. It uses a separate connection.
 func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
 	following, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -77,10 +77,10 @@ func (s *Store) follow(ctx context.Context, tell func(store.Update)) error {
 	return ctx.Err()
 }
 
-// listener is how to make the connection that listens.
+// listener returns the configuration of the connection that listens for notifications.
 func (s *Store) listener() *pgx.ConnConfig {
 	c := s.listen.Copy()
-	if s.database.config.ListenAddress == "" { // through the pooler, if there is one
+	if s.database.config.ListenAddress == "" { // through the pooler, if any
 		s.database.pooler.adapt(c)
 	}
 	return c
@@ -92,7 +92,7 @@ func (f *follower) end() {
 	_ = f.conn.Close(ctx)
 }
 
-// round reads what changed, and reports it; each second after a beat.
+// round reads and reports changes, after a heartbeat if one is due.
 func (f *follower) round(ctx context.Context) error {
 	asked := time.Now()
 	if asked.Sub(f.heard) >= beatEvery {
@@ -123,8 +123,8 @@ func (f *follower) beat(ctx context.Context) error {
 	return err
 }
 
-// whole reports all there is, in pages that each may see more than the one before: what
-// changes meanwhile is reported again in the next round.
+// whole reports all entries in pages, each with its own snapshot: the next round
+// repeats the changes made meanwhile.
 func (f *follower) whole(ctx context.Context) error {
 	f.snapshot = nothingYet
 	if _, err := f.changes(ctx); err != nil {
@@ -144,7 +144,7 @@ func (f *follower) whole(ctx context.Context) error {
 	return nil
 }
 
-// changes reads what changed since the last snapshot.
+// changes reads the changes since the last snapshot.
 func (f *follower) changes(ctx context.Context) (changes []store.Change, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.config.Timeout)
 	defer cancel()
@@ -168,7 +168,7 @@ func (f *follower) changes(ctx context.Context) (changes []store.Change, err err
 	return changes, err
 }
 
-// wait waits for a notification, or until the next beat is due.
+// wait waits for a notification, at most until the next heartbeat is due.
 func (f *follower) wait(ctx context.Context) error {
 	ctx, cancel := context.WithDeadline(ctx, f.heard.Add(beatEvery))
 	defer cancel()
@@ -185,15 +185,14 @@ func (f *follower) wait(ctx context.Context) error {
 	return err
 }
 
-// A clock shows the server's time, counted on by this process's monotonic clock since the
-// latest reading.
+// A clock is the server's clock: the latest reading, advanced by this process's monotonic
+// clock.
 type clock struct{ latest atomic.Pointer[reading] }
 
-// A reading is what the server's clock showed at a time of this process.
+// A reading is the server's time at a local time.
 type reading struct{ shown, at time.Time }
 
-// set takes a reading that was made between two times: in the middle of them, as far as one
-// can know.
+// set stores a reading. The server's time is assumed to be from the middle of the request.
 func (c *clock) set(shown, asked, answered time.Time) {
 	c.latest.Store(&reading{shown, asked.Add(answered.Sub(asked) / 2)})
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A room says how many more rows fit. Between two counts, each call that stores may have
-// added a row.
+// A room is the number of further rows that fit. Between two counts, each storing call
+// is assumed to add a row.
 type room struct {
 	sql     statements
 	most    int64
-	counted atomic.Int64 // rows
-	since   atomic.Int64 // calls that store
+	counted atomic.Int64 // rows at the last count
+	since   atomic.Int64 // storing calls since then
 
-	counting chan struct{} // holds an element while one counts
-	exact    bool          // the table was small enough to count; guarded by counting
-	last     time.Time     // count; guarded by counting
+	counting chan struct{} // semaphore for counting
+	exact    bool          // exact count of a small table; guarded by counting
+	last     time.Time     // time of the last count; guarded by counting
 }
 
 func newRoom(sql statements, most int) *room {
@@ -29,10 +29,10 @@ func newRoom(sql statements, most int) *room {
 
 func (r *room) rows() int64 { return min(r.counted.Load()+r.since.Load(), r.most) }
 
-// left takes n from what is left, and returns how much that was.
+// left reserves n rows. It returns the number of rows that fit before the reservation.
 func (r *room) left(n int64) int64 { return r.most - r.counted.Load() - (r.since.Add(n) - n) }
 
-// lock waits no longer than a step may take.
+// lock waits at most until ctx ends.
 func (r *room) lock(ctx context.Context) error {
 	select {
 	case r.counting <- struct{}{}:
@@ -44,18 +44,18 @@ func (r *room) lock(ctx context.Context) error {
 
 func (r *room) unlock() { <-r.counting }
 
-// set takes a new count. It requires the lock.
+// set stores a new count. The caller must have the lock.
 func (r *room) set(rows int64, exact bool) {
 	r.since.Store(0)
 	r.counted.Store(rows)
 	r.exact, r.last = exact, time.Now()
 }
 
-// recount is how often a full table is counted, if it is large.
+// recount is the minimum interval between counts of a large, full table.
 const recount = time.Second
 
-// free returns how many rows a step may add, of which it adds at most n. If that may be too
-// few, it removes expired rows, and counts.
+// free reserves at most n rows for a step and returns how many fit. If n may not fit, it
+// removes expired rows and counts.
 func (r *room) free(ctx context.Context, conn *pgxpool.Conn, n int64) (int64, error) {
 	if n == 0 {
 		return 0, nil
@@ -80,7 +80,7 @@ func (r *room) free(ctx context.Context, conn *pgxpool.Conn, n int64) (int64, er
 	return max(left, 0), nil
 }
 
-// count counts the rows. It requires the lock.
+// count counts the rows. The caller must have the lock.
 func (r *room) count(ctx context.Context, conn *pgxpool.Conn) error {
 	var rows int64
 	var exact bool
@@ -91,8 +91,8 @@ func (r *room) count(ctx context.Context, conn *pgxpool.Conn) error {
 	return err
 }
 
-// The sweeper removes at most sweepRows rows at once, and sweepBatches times as many in a
-// row, each sweepEvery on average.
+// The sweeper runs every sweepEvery on average. It removes up to sweepBatches batches of
+// sweepRows rows.
 const (
 	sweepEvery   = 10 * time.Second
 	sweepRows    = 500
@@ -107,11 +107,11 @@ type sweeper struct {
 	running  sync.WaitGroup
 }
 
-// start starts the sweeper, unless it was before.
+// start starts the sweeper once.
 func (s *sweeper) start() { s.once.Do(func() { s.running.Go(s.sweep) }) }
 
-// sweep removes expired rows and counts the others, until the store is closed. Gateways that
-// do so at once pass over each other's rows.
+// sweep removes expired rows and counts the others until the store is closed. Concurrent
+// gateways skip each other's locked rows.
 func (s *sweeper) sweep() {
 	for {
 		select {
@@ -148,7 +148,7 @@ func (s *sweeper) sweepAll(ctx context.Context) error {
 	})
 }
 
-// removeExpired removes so many expired rows as are removed at once, and returns their number.
+// removeExpired removes a batch of expired rows. It returns the number of removed rows.
 func (q *statements) removeExpired(ctx context.Context, conn *pgxpool.Conn) (swept int, err error) {
 	err = conn.QueryRow(ctx, q.sweep, sweepRows).Scan(&swept)
 	return swept, err

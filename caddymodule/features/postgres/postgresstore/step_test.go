@@ -27,8 +27,8 @@ func newTestStore(t *testing.T, followed ...string) *Store {
 	return s
 }
 
-// Changes go to the server by key, so that no two steps wait for each other; Gets apart; and
-// what a column cannot hold not at all.
+// Changes are sent in the order of their keys, to avoid deadlocks, and Gets separately. Keys
+// that a text column cannot store are rejected.
 func TestStep(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t, "revoked")
@@ -60,7 +60,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// Of several calls that fail, the first one says why, whatever order the server took them in.
+// The first failing call in the caller's order determines the error.
 func TestRefusedStep(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
@@ -91,8 +91,7 @@ func TestRefusedStep(t *testing.T) {
 	}
 }
 
-// What an error means: that it may pass, that a person must mend something, that a further
-// trial may succeed.
+// Each error is classified: temporary, needs a change by the operator, worth a retry.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
@@ -128,7 +127,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Where there is no server, calls fail at once and may succeed later, and none is made twice.
+// Without a server, calls fail immediately, may succeed later, and are never executed twice.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
@@ -154,7 +153,7 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// No placeholder is left in the statements, and each name is of the table.
+// Statements contain no unreplaced placeholder and only names of the table.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	sql := statementsFor("gateway.sessions")

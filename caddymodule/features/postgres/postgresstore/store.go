@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// ErrClosed says that the store was closed.
+// ErrClosed is the error of calls after [Store.Close].
 var ErrClosed = errors.New("the PostgreSQL store is closed")
 
 // Store is a [store.Shared] in a table of a PostgreSQL database. It connects on first use.
@@ -30,7 +30,7 @@ type Store struct {
 	listen   *pgx.ConnConfig
 }
 
-// New returns the store that config describes. It does not connect.
+// New returns a store with the given configuration. It does not connect.
 func New(config Config) (*Store, error) {
 	config = config.withDefaults()
 	if err := config.check(); err != nil {
@@ -54,9 +54,9 @@ func New(config Config) (*Store, error) {
 	return s, nil
 }
 
-// Open connects, checks the server, and makes the table if there is none. Each use does so
-// as long as it has not succeeded. An error that is [store.ErrUnavailable] may pass; any
-// other is a mistake in the configuration or at the server, and says what to do.
+// Open connects, checks the server and creates a missing table. Other methods do the same
+// until it has succeeded. A [store.ErrUnavailable] is temporary; any other error is a
+// mistake in the configuration or at the server and contains a remedy.
 func (s *Store) Open(ctx context.Context) error {
 	err := s.database.open(ctx)
 	if err == nil || isMistake(err) {
@@ -65,7 +65,7 @@ func (s *Store) Open(ctx context.Context) error {
 	return s.database.explain(ctx, err)
 }
 
-// Close ends all connections, those of Follow too. Later uses fail with [ErrClosed].
+// Close closes all connections, including those of Follow. Later calls return [ErrClosed].
 func (s *Store) Close() error {
 	s.database.close()
 	s.sweeper.running.Wait()
@@ -87,13 +87,13 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	})
 }
 
-// What a trial stores.
+// The entry of a trial.
 const (
-	trialKind = "trial" // announced, to nobody who cares
+	trialKind = "trial" // announced, although no follower uses it
 	trialSize = 8 << 10
 )
 
-// Try is for [store.Try]: the server takes a new entry that is announced and one that is not, and deletes them.
+// Try implements [store.Try]: it adds and deletes an announced and an unannounced entry.
 func (s *Store) Try(ctx context.Context) error {
 	id := strconv.FormatUint(rand.Uint64(), 36)
 	for _, kind := range []string{trialKind, "check"} {
@@ -108,9 +108,9 @@ func (s *Store) Try(ctx context.Context) error {
 	return nil
 }
 
-// Volatile says why the server does not keep everything over its restart; empty if it does, or does not tell.
+// Volatile returns why the server may lose data in a crash; "" if it does not or cannot be queried.
 func (s *Store) Volatile(ctx context.Context) (why string) {
-	_ = s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { // who cannot be asked is checked anyway
+	_ = s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { // errors do not matter: Try reports them
 		return conn.QueryRow(ctx, `SELECT CASE WHEN current_setting('fsync') = 'off' THEN 'PostgreSQL has fsync off: a crash of its host may lose everything'
 			WHEN relpersistence <> 'p' THEN 'the table is UNLOGGED: a crash of PostgreSQL empties it' ELSE '' END
 			FROM pg_class WHERE oid = $1::regclass`, s.database.sql.table).Scan(&why)
@@ -121,10 +121,10 @@ func (s *Store) Volatile(ctx context.Context) (why string) {
 // Now implements [store.Shared].
 func (s *Store) Now() time.Time { return s.database.clock.now() }
 
-// Size returns the number of entries as last counted, and the bound.
+// Size returns the number of entries at the last count, and the limit.
 func (s *Store) Size() (entries, bound int) { return int(s.room.rows()), int(s.room.most) }
 
-// Stat returns how many connections there are, and how many of them are in use.
+// Stat returns the number of open connections, and of those in use.
 func (s *Store) Stat() (connections, used int) {
 	stat := s.database.pool.Stat()
 	return int(stat.TotalConns()), int(stat.AcquiredConns())
@@ -135,17 +135,17 @@ var (
 	_ store.Exporter = (*Store)(nil)
 )
 
-// A step is calls as the procedure takes them.
+// A step is a list of calls prepared for the procedure.
 type step struct {
-	calls   []*store.Call // in their own order
-	changes []*store.Call // by key, so that no two steps wait for each other
+	calls   []*store.Call // in the caller's order
+	changes []*store.Call // by key, to avoid deadlocks
 	gets    []*store.Call
 	args    arguments
-	adds    int64 // at most so many rows, for which there must be room
-	spare   int64 // rows of unbounded kinds, at most
+	adds    int64 // maximum number of added rows of bounded kinds
+	spare   int64 // maximum number of added rows of unbounded kinds
 }
 
-// arguments are those of the procedure, with an element for each change.
+// arguments are the arguments of the procedure, with an element for each change.
 type arguments struct {
 	ops       []int16
 	keys      []string
@@ -155,10 +155,10 @@ type arguments struct {
 	lifetimes []int64 // in milliseconds
 	follows   []bool
 	asked     []string
-	number    string // the same for all trials
+	number    string // the same for all attempts
 }
 
-// newStep prepares a step. It refuses a key that a column of text cannot hold.
+// newStep prepares a step. It rejects keys that a text column cannot store.
 func newStep(calls []*store.Call, config *Config) (*step, error) {
 	p := &step{calls: calls, args: arguments{asked: []string{}, number: mark + strconv.FormatUint(rand.Uint64(), 36)}}
 	for _, c := range calls {
@@ -184,7 +184,7 @@ func newStep(calls []*store.Call, config *Config) (*step, error) {
 	return p, nil
 }
 
-// mark begins the keys of rows that are no entries.
+// mark is the prefix of keys of rows that are not entries.
 const mark = "#"
 
 func checkKey(key string) error {
@@ -204,7 +204,7 @@ func (a *arguments) add(c *store.Call, followed bool) {
 	a.follows = append(a.follows, followed)
 }
 
-// filled is not nil, which would be NULL.
+// filled replaces nil, which would become NULL.
 func filled(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -212,7 +212,7 @@ func filled(b []byte) []byte {
 	return b
 }
 
-// make makes a step in one round trip.
+// make executes a step in one round trip.
 func (s *Store) make(ctx context.Context, conn *pgxpool.Conn, p *step) error {
 	sql := &s.database.sql
 	if len(p.changes) == 0 {
@@ -258,8 +258,8 @@ func (p *step) fill(got [][]byte) {
 	}
 }
 
-// refuse says which call failed: the first that fails by what is held now, or else, if that
-// has changed since, the one that the procedure stopped at.
+// refuse returns the error of the failed call: the first one that fails with the current
+// values, or the one at which the procedure stopped if the values have changed since.
 func (p *step) refuse(failed int, held [][]byte) error {
 	if failed < 0 {
 		c := p.changes[-failed-1]
@@ -282,16 +282,16 @@ func (p *step) refuse(failed int, held [][]byte) error {
 	return c.Err
 }
 
-// pageRows is the most rows of a page, so that it takes a fraction of a second.
+// pageRows is the maximum number of rows of a page, chosen so that a page takes a fraction of a second.
 const pageRows = 2000
 
-// pageQuery reads a page: keys from $1, or after it if $2, with the prefix $3; values if $4.
-// U+10FFFF comes after all that keys hold.
+// pageQuery reads a page: keys from $1, or after $1 if $2, with the prefix $3; values if $4.
+// U+10FFFF sorts after all keys.
 const pageQuery = `SELECT key, CASE WHEN $4 THEN value END, extract(epoch FROM expires - clock_timestamp())::float8
 	FROM {table} WHERE key >= $1 AND (key > $1 OR NOT $2) AND key < $3 || U&'\+10FFFF'
 	AND NOT gone AND expires > clock_timestamp() ORDER BY key LIMIT $5`
 
-// An entry is a row that holds something.
+// An entry is a row with a value.
 type entry struct {
 	key   string
 	value []byte
@@ -312,7 +312,7 @@ func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte,
 	return s.database.pages(ctx, "", true, func(e entry) error { return tell(e.key, e.value, e.ttl) })
 }
 
-// pages reports the entries with a prefix, by key, with their values or without.
+// pages reports the entries with a prefix in the order of their keys, optionally with values.
 func (d *database) pages(ctx context.Context, prefix string, values bool, tell func(entry) error) error {
 	for from, after := prefix, false; ; after = true {
 		if err := ctx.Err(); err != nil {
@@ -354,7 +354,7 @@ func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Se
 //go:embed schema.sql
 var schema string
 
-// statements are those of a table.
+// statements are the SQL statements for a table.
 type statements struct {
 	schema, do, get, sweep, count string
 	page, changes                 string
