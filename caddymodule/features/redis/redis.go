@@ -1,4 +1,4 @@
-// Package redis is the module fhir.stores.redis: state that several gateways share, in Redis.
+// Package redis is the module fhir.stores.redis: a Redis store that several gateways share.
 package redis
 
 import (
@@ -26,29 +26,29 @@ import (
 
 func init() { caddy.RegisterModule(new(Store)) }
 
-// Store keeps all state in Redis 6.2 or newer, or in Valkey, which several gateways share. As the store, it is the
-// durable store too. The server must keep its data (`appendonly yes`) and drop none of it when its memory is full
-// (`maxmemory-policy noeviction`). Validating a configuration does not connect to it.
+// Store keeps all state in Redis 6.2 or newer, or in Valkey, shared by several gateways. It is also the durable
+// store. The server must persist its data (`appendonly yes`) and evict nothing when its memory is full
+// (`maxmemory-policy noeviction`). Validating a configuration does not connect to the server.
 type Store struct {
-	// Where the server is, and how to authenticate there: `redis://[<user>:<password>@]<host>[:<port>][/<database>]`,
-	// `rediss://…` by TLS, or `unix://[<user>:<password>@]/<socket>[?db=<database>]`. With the parameter
+	// The address of the server and the credentials: `redis://[<user>:<password>@]<host>[:<port>][/<database>]`,
+	// `rediss://…` for TLS, or `unix://[<user>:<password>@]/<socket>[?db=<database>]`. With the parameter
 	// `master_name=<name>`, the host is a Sentinel that names the server; `addr=<host:port>` is another Sentinel, and
-	// `sentinel_username` and `sentinel_password` are a user at them. With `cluster=true`, the host and each `addr` are
-	// nodes of a cluster. Placeholders are supported, and what they hold is escaped. Default: `redis://localhost:6379`.
+	// `sentinel_username` and `sentinel_password` are the Sentinel user. With `cluster=true`, the host and each `addr`
+	// are nodes of a cluster. Placeholders are supported; their values are escaped. Default: `redis://localhost:6379`.
 	URL string `json:"url,omitempty"`
 
-	// How the servers, Sentinels included, and this process authenticate to each other. Only with `rediss://`.
+	// TLS settings for the servers, including Sentinels. Only with `rediss://`.
 	option.TLS
 
-	// What the names of all keys begin with, so that several issuers can use one server. Default: `fhir:`.
+	// The prefix of all keys, so that several issuers can use one server. Default: `fhir:`.
 	KeyPrefix string `json:"key_prefix,omitempty"`
 
-	// How many replicas must have a change before it counts (`WAIT`); if they have not within half a second, the
-	// request is answered 503. Default: 0.
+	// The number of replicas that must confirm a change (`WAIT`). Without confirmation within half a second, the
+	// response is 503. Default: 0.
 	WaitReplicas int `json:"wait_replicas,omitempty"`
 
-	// The maximum number of keys in the database; while there are more, new entries are refused. It is checked once a second.
-	// Default: as many as the server has memory for.
+	// The maximum number of keys in the database, counted each second. Further entries are rejected. Default: limited only by
+	// the server's memory.
 	MaxEntries int `json:"max_entries,omitempty"`
 
 	stores.Shared
@@ -59,7 +59,7 @@ func (*Store) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.redis", New: func() caddy.Module { return new(Store) }}
 }
 
-// Provision takes over the connections of the previous configuration if all settings are the same.
+// Provision reuses the connections of the previous configuration if all settings are the same.
 func (r *Store) Provision(caddy.Context) error {
 	options, key, err := r.resolved()
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *Store) Provision(caddy.Context) error {
 	return r.Use("redis", key, func(*slog.Logger) (*stores.Remote, error) { return openRedis(options), nil })
 }
 
-// resolved replaces placeholders, and returns what identifies the result.
+// resolved replaces placeholders. It also returns a key of the settings.
 func (r *Store) resolved() (options redisstore.Options, key string, err error) {
 	url, err := option.ResolveConnection("url", cmp.Or(r.URL, "redis://localhost:6379"))
 	if err != nil {
@@ -115,8 +115,8 @@ func openRedis(options redisstore.Options) *stores.Remote {
 	}
 }
 
-// settingsKey tells configurations apart whose connections differ, without showing secrets. A certificate authority that
-// was replaced in its file counts.
+// settingsKey returns a hash of all settings, including the contents of certificate authority files, so that
+// configurations with different connections differ. The hash reveals no secrets.
 func (r *Store) settingsKey(url string, authorities []byte) (string, error) {
 	text, err := json.Marshal([]any{r.TLS, authorities, url, r.KeyPrefix, r.WaitReplicas, r.MaxEntries})
 	return fmt.Sprintf("%x", sha256.Sum256(text)), err
@@ -154,7 +154,7 @@ var (
 	_ caddyfile.Unmarshaler = (*Store)(nil)
 )
 
-// The errors of a URL quote nothing: after a mistake, a password may be anywhere.
+// Errors of a URL quote no input: after a mistake, any part of it may be a password.
 var (
 	errURL = errors.New("url is not redis://[<user>:<password>@]<host>[:<port>][/<database>], rediss://… or unix://[<user>:<password>@]/<socket>; " +
 		"in its user and password, write %40 for @, %2F for /, %3A for :, %3F for ? and %23 for #")
@@ -163,7 +163,7 @@ var (
 	errURLDatabase  = errors.New("url names a database of a cluster, which has none but 0")
 )
 
-// parseURL reads where the servers are, and how to authenticate there.
+// parseURL parses the servers' addresses and the credentials.
 func parseURL(text string) (o redisstore.Options, err error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" || u.Fragment != "" {
@@ -217,7 +217,7 @@ func hostPort(host string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// setParameters turns the address into one of Sentinels or of cluster nodes, if a parameter selects these.
+// setParameters changes the address to Sentinels or cluster nodes if parameters select them.
 func setParameters(o *redisstore.Options, q url.Values) error {
 	addresses := []string{o.Address}
 	for name, values := range q {

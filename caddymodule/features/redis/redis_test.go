@@ -30,7 +30,7 @@ func TestRedisStoreFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		store redis.Store
-		want  string // in the error
+		want  string // substring of the error
 	}{
 		{"two ways", redis.Store{URL: "redis://a?master_name=m&cluster=true"}, "exclude each other"},
 		{"a password that is not set", redis.Store{URL: "redis://:{env.NO_SUCH_PASSWORD}@a"}, "url: {env.NO_SUCH_PASSWORD}: the environment variable is not set"},
@@ -50,7 +50,7 @@ func TestRedisStoreFaults(t *testing.T) {
 	}
 }
 
-// A URL that cannot be used is refused, and not shown: it may have a password.
+// An invalid URL is rejected with an error that does not contain it: it may contain a password.
 func TestRedisStoreURLIsNotTold(t *testing.T) {
 	for _, url := range []string{
 		"hunter2@h:6379", "redis://:hun/ter2@h/0", "redis://:hun?ter2@h", "redis://:hun#ter2@h", "redis://:%hunter2@h", "rediss://fhir:hunter2@h:x",
@@ -65,8 +65,8 @@ func TestRedisStoreURLIsNotTold(t *testing.T) {
 	}
 }
 
-// Two configurations share connections if all their settings are equal, what placeholders and
-// files hold included.
+// Two configurations share connections if all their settings are equal, including the values
+// of placeholders and the contents of files.
 func TestRedisStoreIsPooled(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	writeAuthority(t, ca, "")
@@ -92,7 +92,7 @@ func TestRedisStoreIsPooled(t *testing.T) {
 	}
 }
 
-// A gateway starts while the server is away, within seconds, and says so.
+// A gateway starts within seconds while the server is unavailable, and logs a warning.
 func TestRedisStoreStartsWithoutServer(t *testing.T) {
 	t.Parallel()
 	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
@@ -107,7 +107,7 @@ func TestRedisStoreStartsWithoutServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	var mu sync.Mutex // what follows goes on in the background
+	var mu sync.Mutex // the store logs in the background
 	logger := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) { mu.Lock(); defer mu.Unlock(); return log.Write(b) }), nil))
 	if err := set.Start(ctx, logger, "https://x.example", time.Second); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// writeAuthority writes a file with a certificate, and something else.
+// writeAuthority writes a file with a certificate and more text.
 func writeAuthority(t *testing.T, name, more string) {
 	t.Helper()
 	server := httptest.NewTLSServer(nil)
@@ -137,7 +137,7 @@ func writeAuthority(t *testing.T, name, more string) {
 	}
 }
 
-// What is the default can be said.
+// Options accept their defaults as explicit values.
 func TestRedisStoreTakesZero(t *testing.T) {
 	t.Parallel()
 	for block, ok := range map[string]bool{"url redis://h/0\nwait_replicas 0": true, "url redis://h/1\nwait_replicas 1": true, "url redis://h/-1": false, "wait_replicas none": false} {
@@ -163,7 +163,7 @@ func TestAdapt(t *testing.T) {
 	}
 }
 
-// A wrong option is an error that names the line.
+// An error of a wrong option names its line.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	gatewaytest.CaddyfileErrors{

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// check asks all masters.
+// check checks all masters.
 func (c *connection) check(ctx context.Context) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -28,7 +28,7 @@ func checkServer(ctx context.Context, server *redis.Client) error {
 		return checkFailure(ctx, err)
 	}
 	info := parseInfo(text)
-	version := info["redis_version"] // Valkey's too: of the Redis that it is compatible with
+	version := info["redis_version"] // for Valkey, the version of the compatible Redis
 	switch {
 	case !atLeast(version, 6, 2):
 		return fmt.Errorf("%w: it has version %s: 6.2 or newer is needed", ErrUnsuitable, version)
@@ -38,7 +38,7 @@ func checkServer(ctx context.Context, server *redis.Client) error {
 	return policy(info)
 }
 
-// checkPolicy asks a server that was checked before: its policy may have been changed.
+// checkPolicy checks the memory policy again, which may have changed since checkServer.
 func checkPolicy(ctx context.Context, server *redis.Client) error {
 	text, err := server.Info(ctx, "memory").Result()
 	if err != nil {
@@ -54,7 +54,7 @@ func policy(info map[string]string) error {
 	return &store.Fault{Cause: store.CauseEviction, Err: fmt.Errorf("%w: when its memory is full, it drops entries that are in use (maxmemory-policy %s): sessions would end, and revoked tokens would be valid again; set maxmemory-policy noeviction, or use a server of its own", ErrUnsuitable, info["maxmemory_policy"])}
 }
 
-// checkFailure separates what somebody must set right from what passes.
+// checkFailure separates errors that an operator must fix from temporary ones.
 func checkFailure(ctx context.Context, err error) error {
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
 		return fmt.Errorf("%w: its certificate is not by an authority that is trusted (tls_ca), or not for the name or address by which it was reached: %w", ErrUnsuitable, err)
@@ -92,18 +92,18 @@ func atLeast(version string, major, minor int) bool {
 }
 
 const (
-	trialKey    = "trial"          // what a trial writes
-	trialStream = "trial-changes"  // where it announces that
-	trialMemory = time.Second      // for how long that stays there
-	trialSize   = 8 << 10          // of the entry
-	trialLives  = 10 * time.Second // if it is not deleted
+	trialKey    = "trial"          // the entry that a trial writes
+	trialStream = "trial-changes"  // the stream that announces the entry
+	trialMemory = time.Second      // retention of the announcement
+	trialSize   = 8 << 10          // size of the entry
+	trialLives  = 10 * time.Second // lifetime of the entry if it is not deleted
 )
 
-// Try is for [store.Try]: the server takes a new entry, announces it, and deletes it; and it still drops nothing that is in
-// use. In a cluster, this is the master of the entries that are announced.
+// Try implements [store.Try]: it adds an announced entry, deletes it, and checks that the memory policy still evicts
+// nothing. In a cluster, the server is the master of the announced entries.
 func (s *Store) Try(ctx context.Context) error {
 	add := &store.Call{Op: store.Add, Key: newStepID()}
-	_, err := s.room.count(ctx) // for Size, also if there is no limit
+	_, err := s.room.count(ctx) // for Size, even without a limit
 	if err == nil {
 		err = s.room.check(ctx, 1, nil)
 	}
@@ -120,7 +120,7 @@ func (s *Store) Try(ctx context.Context) error {
 	return s.connection.asked(ctx, func(ctx context.Context) error { return s.connection.eachMaster(ctx, checkPolicy) })
 }
 
-// explainRight names the rights that the user lacks, if that is why something failed.
+// explainRight adds the missing rights to an error caused by missing rights.
 func (s *Store) explainRight(ctx context.Context, err error) error {
 	if store.CauseOf(err) == store.CauseRights {
 		if missing := s.lacks(ctx); missing != nil {
@@ -130,14 +130,15 @@ func (s *Store) explainRight(ctx context.Context, err error) error {
 	return err
 }
 
-// TryListening tries to read announcements. Without that, all else works, and each token is asked for.
+// TryListening tries to read announcements. Everything else works without them, but each token then needs a request to the
+// store.
 func (s *Store) TryListening(ctx context.Context) error {
 	args := &redis.XReadArgs{Streams: []string{s.names.own(trialStream, followedTag), "0"}, Count: 1, Block: -1}
 	err := s.connection.asked(ctx, func(ctx context.Context) error { return s.connection.client.XRead(ctx, args).Err() })
 	return s.explainRight(ctx, err)
 }
 
-// try makes a call of a trial, which is announced in a stream of its own.
+// try makes a call of a trial, announced in a separate stream.
 func (s *stepper) try(ctx context.Context, c *store.Call) error {
 	ctx, cancel := s.connection.bound(ctx)
 	defer cancel()
@@ -154,7 +155,7 @@ func (s *stepper) try(ctx context.Context, c *store.Call) error {
 	return err
 }
 
-// lacks names the rights that the user lacks, as an error; nil if it has all.
+// lacks returns an error that lists the user's missing rights; nil if none is missing.
 func (s *Store) lacks(ctx context.Context) error {
 	key, stream := s.names.own(trialKey, followedTag), s.names.own(trialStream, followedTag)
 	var missing []string
@@ -181,13 +182,13 @@ func (s *Store) lacks(ctx context.Context) error {
 	return fmt.Errorf("%w: the user lacks rights (docs/operate/replicas.md): %s", ErrUnsuitable, strings.Join(missing, " "))
 }
 
-// A request is a command that does no harm, and the right that it takes.
+// A request is a harmless command and the right it needs.
 type request struct {
 	right   string
 	command redis.Cmder
 }
 
-// everything asks for all that the store uses, beside what makes a connection.
+// everything queues a command for every right that the store needs, except those for connecting.
 func (s *Store) everything(ctx context.Context, p redis.Pipeliner, key, stream string) []request {
 	asked := []request{
 		{"set", p.Set(ctx, key, "", trialMemory)},
@@ -212,20 +213,20 @@ func (s *Store) everything(ctx context.Context, p redis.Pipeliner, key, stream s
 	return asked
 }
 
-// isAnswer reports whether a server answered with an error.
+// isAnswer reports whether err is the server's response.
 func isAnswer(err error) bool {
 	_, answered := errors.AsType[redis.Error](err)
 	return answered
 }
 
-// isRight reports whether a server refuses for want of a right. In a script, Redis 7 does not say which.
+// isRight reports whether a right is missing. For scripts, Redis 7 does not report which one.
 func isRight(err error) bool {
 	return answers(err, "NOPERM") || isAnswer(err) && strings.Contains(err.Error(), "The user executing the script can't")
 }
 
-// Volatile says why the server does not keep everything over its restart; empty if it does, or does not tell.
+// Volatile returns why the server may lose data in a restart; "" if it does not or cannot be queried.
 func (s *Store) Volatile(ctx context.Context) (why string) {
-	_ = s.connection.asked(ctx, func(ctx context.Context) error { // who cannot be asked is checked anyway
+	_ = s.connection.asked(ctx, func(ctx context.Context) error { // errors do not matter: Check reports them
 		return s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 			text, err := server.Info(ctx, "persistence").Result()
 			if err != nil || parseInfo(text)["aof_enabled"] != "0" {
@@ -241,24 +242,24 @@ func (s *Store) Volatile(ctx context.Context) (why string) {
 	return why
 }
 
-// ErrUnsuitable says that a server answers, but must not be used: what is stored there could
-// be lost, or cannot be stored.
+// ErrUnsuitable is the error of a server that must not be used because it could lose or
+// reject state.
 var ErrUnsuitable = errors.New("this Redis server cannot be used")
 
-// refusals are what a server answers that has not made a change and may later, beside what the
-// network brings.
+// refusals are the errors of a server that has made no change but may accept it later. Network
+// errors are temporary, too.
 var refusals = []string{
 	"READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "MISCONF", "BUSY",
 	"UNBLOCKED", "NOAUTH", "WRONGPASS", "UNKILLABLE",
 }
 
-// failure says what an error of the client means for a caller with a context.
+// failure converts an error of the Redis client for a caller with ctx.
 func failure(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil, errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull), errors.Is(err, ErrUnsuitable):
-		return err // known already
-	case cause != nil && !errors.Is(cause, errTimeout): // nobody waits for it any more
+		return err // already converted
+	case cause != nil && !errors.Is(cause, errTimeout): // the caller has stopped waiting
 		return cause
 	case answers(err, "OOM"):
 		return fmt.Errorf("%w: Redis is at its maxmemory", store.ErrFull)
@@ -269,10 +270,10 @@ func failure(ctx context.Context, err error) error {
 	case !isRefusal(err):
 		return fmt.Errorf("redis: %w", err)
 	}
-	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(err)) // not wrapped: it may be the end of a context, but not of the caller's
+	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(err)) // not wrapped: it may be a context error, but not the caller's
 }
 
-// isRefusal reports whether an error passes without anybody's doing anything about the program.
+// isRefusal reports whether an error is temporary: a retry without a change of the program may succeed.
 func isRefusal(err error) bool {
 	if _, answered := errors.AsType[redis.Error](err); !answered {
 		return true
@@ -285,19 +286,19 @@ func isRefusal(err error) bool {
 	return redis.HasErrorPrefix(err, "max number of clients")
 }
 
-// answers reports whether a server answers with an error of a kind. Before Redis 7.0, that of a
-// command in the script comes in the text of another.
+// answers reports whether the server's response is an error with the prefix kind. Before Redis
+// 7.0, the error of a command in a script is part of another error's text.
 func answers(err error, kind string) bool {
 	return redis.HasErrorPrefix(err, kind) ||
 		redis.HasErrorPrefix(err, "Error running script") && strings.Contains(err.Error(), ": -"+kind+" ")
 }
 
-// The client logs what it returns as an error as well, for whoever looks closely.
+// The client also logs the errors that it returns: they are logged at debug level.
 func init() { redis.SetLogger(debugLogger{}) }
 
 type debugLogger struct{}
 
-// Printf is called by the client.
+// Printf implements the client's logger.
 func (debugLogger) Printf(ctx context.Context, format string, v ...any) {
 	if slog.Default().Enabled(ctx, slog.LevelDebug) {
 		slog.DebugContext(ctx, "redis: "+fmt.Sprintf(format, v...))

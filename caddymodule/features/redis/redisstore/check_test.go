@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Errors for operators name options that exist.
+// Errors for operators name only existing options.
 func TestCheckFailureOfCertificate(t *testing.T) {
 	t.Parallel()
 	err := checkFailure(t.Context(), &tls.CertificateVerificationError{Err: errors.New("unknown authority")})
@@ -18,13 +18,13 @@ func TestCheckFailureOfCertificate(t *testing.T) {
 	}
 }
 
-// serverError is what a server answers.
+// serverError is an error response.
 type serverError string
 
 func (e serverError) Error() string { return string(e) }
 func (serverError) RedisError()     {}
 
-// TestFailures tells errors of servers apart, of those before 7.0 too.
+// Error responses are classified, including those of servers before 7.0.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	const wrapped = "ERR Error running script (call to f_4d): @user_script:96: @user_script: 96: -"

@@ -19,10 +19,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// connection is what leads to the servers.
+// connection is the connection to the servers.
 type connection struct {
 	client    redis.UniversalClient
-	sentinels *sentinels // nil: none
+	sentinels *sentinels // nil without Sentinel
 	timeout   time.Duration
 }
 
@@ -33,27 +33,27 @@ func (c *connection) close() error {
 	return errors.Join(c.sentinels.close(), c.client.Close())
 }
 
-// bound limits the time of a call. It is the caller's own time that is over, if the cause is
-// not ours.
+// bound limits the duration of a call. The cause errTimeout distinguishes this limit from
+// the caller's own.
 func (c *connection) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 }
 
 var errTimeout = errors.New("no answer in time")
 
-// asked makes one request in bounded time.
+// asked makes a request with the timeout.
 func (c *connection) asked(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	err := request(ctx)
 	if errors.Is(err, redis.Nil) {
-		err = nil // one of a pipeline
+		err = nil // one command of a pipeline found nothing
 	}
 	return c.failed(ctx, err)
 }
 
-// failed says what an error of the client means for a caller with a context. If the server is not
-// available, the Sentinels are asked whether it is still the master.
+// failed converts an error of the Redis client for a caller with ctx. If the server is
+// unavailable, the Sentinels are queried for a new master in the background.
 func (c *connection) failed(ctx context.Context, err error) error {
 	err = failure(ctx, err)
 	if errors.Is(err, store.ErrUnavailable) {
@@ -62,7 +62,7 @@ func (c *connection) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// verify has the Sentinels asked, if there are any, and does not wait for that.
+// verify starts querying the Sentinels, if any, and does not wait.
 func (c *connection) verify() {
 	if c.sentinels != nil {
 		c.sentinels.verify()
@@ -77,7 +77,7 @@ func (c *connection) master(ctx context.Context, key string) (*redis.Client, err
 	return c.client.(*redis.Client), nil
 }
 
-// eachMaster calls a function with each master, in a cluster with all at once.
+// eachMaster calls a function for each master, concurrently in a cluster.
 func (c *connection) eachMaster(ctx context.Context, call func(context.Context, *redis.Client) error) error {
 	if cluster, ok := c.client.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, call)
@@ -86,44 +86,44 @@ func (c *connection) eachMaster(ctx context.Context, call func(context.Context, 
 }
 
 const (
-	// defaultAddress is where a server listens by default.
+	// defaultAddress is the default of Options.Address.
 	defaultAddress = "localhost:6379"
 
-	// defaultTimeout is how long a call takes at most by default.
+	// defaultTimeout is the default of Options.Timeout.
 	defaultTimeout = 2 * time.Second
 
-	// defaultKeyPrefix is before the names of all keys by default.
+	// defaultKeyPrefix is the default of Options.KeyPrefix.
 	defaultKeyPrefix = "fhir:"
 )
 
-// Options say what a [Store] connects to. All zero is a server without password on this host.
+// Options configure a [Store]. The zero value is a local server without password.
 type Options struct {
-	Address  string   // host:port, or the path of a Unix socket; default: DefaultAddress
-	Sentinel Sentinel // names the server instead
-	Cluster  []string // nodes of a cluster, host:port, instead
+	Address  string   // host:port or path of a Unix socket; default: localhost:6379
+	Sentinel Sentinel // discovery of the server, instead of Address
+	Cluster  []string // nodes of a cluster, host:port, instead of Address
 
-	Username string      // of an ACL (Redis 6); default: the server's default user
+	Username string      // ACL user (Redis 6); default: the server's default user
 	Password string      // default: none
-	Database int         // number; a cluster has only 0
-	TLS      *tls.Config // default: without
+	Database int         // database number; only 0 in a cluster
+	TLS      *tls.Config // default: no TLS
 
-	Timeout      time.Duration // of a call with its repetitions; default: DefaultTimeout
-	KeyPrefix    string        // default: DefaultKeyPrefix
-	WaitReplicas int           // that must have a change before it counts; default: 0
-	MaxEntries   int           // keys in the database at most, checked each second; default: any number
+	Timeout      time.Duration // limit of a call with its retries; default: 2 s
+	KeyPrefix    string        // default: fhir:
+	WaitReplicas int           // number of replicas that must confirm a change; default: 0
+	MaxEntries   int           // maximum number of keys in the database, counted each second; default: no limit
 	Followed     []string      // kinds of keys whose changes are announced
-	Unbounded    []string      // kinds of keys that are stored even if the server is full
+	Unbounded    []string      // kinds of keys that a full server still stores
 }
 
-// Sentinel says which Sentinel processes tell where the server is.
+// Sentinel are the Sentinel processes that know the server's address.
 type Sentinel struct {
-	Master   string   // the name by which they know it; default: there is no Sentinel
+	Master   string   // name of the master; default: no Sentinel
 	Nodes    []string // host:port
-	Username string   // at the Sentinels; default: their default user
-	Password string   // at the Sentinels; default: none
+	Username string   // Sentinel user; default: their default user
+	Password string   // Sentinel password; default: none
 }
 
-// connection connects on first use.
+// connection returns a connection, made on first use.
 func (o *Options) connection() *connection {
 	c := &connection{timeout: o.timeout()}
 	switch {
@@ -140,13 +140,13 @@ func (o *Options) connection() *connection {
 	return c
 }
 
-// A call may be sent twice in its time, if the first attempt is not answered at all.
+// attempt returns half the timeout, so that an unanswered command can be sent a second time.
 func (o *Options) attempt() time.Duration { return o.timeout() / 2 }
 
 func (o *Options) timeout() time.Duration { return cmp.Or(o.Timeout, defaultTimeout) }
 
 const (
-	retries  = 3 // after failures that are noticed at once
+	retries  = 3 // after immediate failures
 	minPause = 8 * time.Millisecond
 	maxPause = 256 * time.Millisecond
 )
@@ -185,40 +185,40 @@ func (o *Options) cluster() *redis.ClusterOptions {
 	}
 }
 
-// noNotifications spares a new connection a question that only Redis Enterprise answers.
-// Likewise, DisableIdentity spares it CLIENT SETINFO, which servers before 7.2 do not know.
+// noNotifications avoids a command on each new connection that only Redis Enterprise supports. Likewise, DisableIdentity avoids
+// CLIENT SETINFO, which servers before 7.2 do not support.
 func noNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// sentinels tell which server is the master. All of them are asked: one that was cut off together
-// with an old master goes on naming that one. Where they differ, the one whose configuration is
-// of the highest epoch knows of the latest failover.
+// sentinels find the master. All Sentinels are queried: a Sentinel isolated with an old master
+// still names that master. On disagreement, the highest configuration epoch wins, because it
+// belongs to the latest failover.
 type sentinels struct {
-	name  string // of the master
+	name  string // name of the master
 	nodes []*redis.SentinelClient
 	dial  dialer
 	links links
 
 	mu      sync.Mutex
-	current master             // guarded by mu; the latest known
-	cancel  context.CancelFunc // guarded by mu; of the verification that is going on
+	current master             // latest known master; guarded by mu
+	cancel  context.CancelFunc // cancels the running verification; guarded by mu
 	closed  bool               // guarded by mu
 }
 
-// A master is what a Sentinel knows about it.
+// A master is a Sentinel's view of the master.
 type master struct {
 	address string
-	epoch   int64 // of the configuration: each failover has one of its own
+	epoch   int64 // configuration epoch, increased by each failover
 }
 
-// latecomers is how long the last Sentinels are waited for when most have answered.
+// latecomers is how long find waits for the remaining Sentinels once most have answered.
 const latecomers = 100 * time.Millisecond
 
-// find asks all Sentinels. Connections to another server than the master are closed.
+// find queries all Sentinels. It closes connections to servers other than the master.
 func (s *sentinels) find(ctx context.Context) (master, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.dial.timeout, errTimeout)
-	defer cancel() // of whoever is late
+	defer cancel() // cancels the remaining queries
 	answers := make(chan answer, len(s.nodes))
 	for _, node := range s.nodes {
 		go func() { answers <- s.ask(ctx, node) }()
@@ -249,8 +249,8 @@ type answer struct {
 	err    error
 }
 
-// ask asks one Sentinel. The epoch is asked for first: the address that follows is of that epoch
-// or a later one. SENTINEL MASTER has an address, too, but for a while the old one with the new
+// ask queries one Sentinel, first for the epoch, so that the address is of this or a later
+// epoch. SENTINEL MASTER also contains an address, but for a while the old one with the new
 // epoch.
 func (s *sentinels) ask(ctx context.Context, node *redis.SentinelClient) answer {
 	info, err := node.Master(ctx, s.name).Result()
@@ -271,8 +271,8 @@ func (s *sentinels) ask(ctx context.Context, node *redis.SentinelClient) answer 
 	return answer{master: master{net.JoinHostPort(address[0], address[1]), epoch}}
 }
 
-// settle chooses what counts. Unless most Sentinels have answered, nothing is taken back that came
-// from one which does not answer now.
+// settle chooses the master. Unless most Sentinels have answered, a lower epoch does not replace
+// the known master.
 func (s *sentinels) settle(named []master, failures []error) (master, error) {
 	if len(named) == 0 {
 		return master{}, fmt.Errorf("no Sentinel names the master %s: %w", s.name, errors.Join(failures...))
@@ -288,7 +288,7 @@ func (s *sentinels) settle(named []master, failures []error) (master, error) {
 	return latest, nil
 }
 
-// connect connects to the master, for the client, which does not know the address.
+// connect connects to the master. The client does not know its address.
 func (s *sentinels) connect(ctx context.Context, _, _ string) (net.Conn, error) {
 	m, err := s.find(ctx)
 	if err != nil {
@@ -301,7 +301,7 @@ func (s *sentinels) connect(ctx context.Context, _, _ string) (net.Conn, error) 
 	return s.dial.secure(ctx, s.links.add(conn, m.address), m.address)
 }
 
-// verify finds the master in the background, unless that is going on already.
+// verify finds the master in the background unless this is already running.
 func (s *sentinels) verify() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +311,7 @@ func (s *sentinels) verify() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	go func() {
-		_, _ = s.find(ctx) // whoever connects next gets the error
+		_, _ = s.find(ctx) // the next connection reports the error
 		cancel()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -333,10 +333,10 @@ func (s *sentinels) close() error {
 	return errors.Join(errs...)
 }
 
-// A dialer makes connections.
+// A dialer makes TCP and TLS connections.
 type dialer struct {
 	timeout time.Duration
-	tls     *tls.Config // nil: without
+	tls     *tls.Config // nil without TLS
 }
 
 func (d dialer) tcp(ctx context.Context, address string) (*net.TCPConn, error) {
@@ -347,7 +347,7 @@ func (d dialer) tcp(ctx context.Context, address string) (*net.TCPConn, error) {
 	return conn.(*net.TCPConn), nil
 }
 
-// secure begins TLS on a connection, if there is to be any.
+// secure starts TLS on a connection if configured.
 func (d dialer) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
 	if d.tls == nil {
 		return conn, nil
@@ -369,11 +369,11 @@ type links struct {
 	open map[*link]struct{} // guarded by mu
 }
 
-// A link is an open connection. It is a TCP connection, so that the client can see whether the
-// other side has closed it.
+// A link is an open connection. It embeds a TCP connection so that the client can detect that
+// the server has closed it.
 type link struct {
 	*net.TCPConn
-	address string // of the server, as the Sentinels tell it
+	address string // address of the server from the Sentinels
 	among   *links
 }
 
@@ -396,15 +396,15 @@ func (l *link) Close() error {
 	return l.TCPConn.Close()
 }
 
-// closeOthers closes the connections to all servers but one: whoever waits there for an answer
-// learns that there is none, and the client connects anew.
+// closeOthers closes the connections to all other servers: pending calls fail and the client
+// reconnects.
 func (l *links) closeOthers(address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for open := range l.open {
 		if open.address != address {
 			delete(l.open, open)
-			_ = open.TCPConn.Close() // it is of no use
+			_ = open.TCPConn.Close() // the error does not matter
 		}
 	}
 }

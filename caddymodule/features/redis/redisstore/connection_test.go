@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestSentinels has Sentinels differ about the master.
+// The Sentinel with the highest epoch wins when Sentinels disagree.
 func TestSentinels(t *testing.T) {
 	t.Parallel()
 	old, next := master{"old:6379", 3}, master{"next:6379", 4}
@@ -33,7 +33,7 @@ func TestSentinels(t *testing.T) {
 	}
 }
 
-// TestNoSentinel says why none names the master.
+// The error contains the reasons why no Sentinel names the master.
 func TestNoSentinel(t *testing.T) {
 	t.Parallel()
 	s, refused := &sentinels{name: "gateways", nodes: make([]*redis.SentinelClient, 1)}, errors.New("refused")

@@ -1,16 +1,16 @@
-// Package redisstore is a [store.Shared] in Redis 6.2 or newer, or Valkey: one server, one
-// watched by Sentinel, or a cluster.
+// Package redisstore is a [store.Shared] in Redis 6.2 or newer, or Valkey: one server, a server
+// with Sentinel, or a cluster.
 //
-//	store.go       the methods of a [Store]; several calls as one script per slot of a cluster, and under which names entries are kept
+//	store.go       methods of a [Store]; several calls as one script per slot of a cluster; key names in Redis
 //	step.lua       the script
-//	scan.go        all entries: [Store.List], [Store.Entries], [Store.Size]; the bound
-//	follow.go      what any gateway changed: [Store.Follow], by a stream of changes; the server's clock
-//	check.go       whether the server can be relied on: [Store.Check], [Store.Try]; which errors mean what
-//	connection.go  what to connect to: [Options]; connections to masters, also by Sentinel
+//	scan.go        all entries: [Store.List], [Store.Entries], [Store.Size]; the limit
+//	follow.go      changes by all gateways: [Store.Follow], read from a stream; the server's clock
+//	check.go       suitability of the server: [Store.Check], [Store.Try]; classification of errors
+//	connection.go  configuration: [Options]; connections to masters, also with Sentinel
 //
-// A change of state is one script: it checks all calls of a step, makes them, announces the
-// changes of followed kinds in a stream, and leaves a record of the step for some seconds. If
-// the answer is lost, the client repeats the step under the same name, and the script finds
-// that it has been made. So a step is made once however often it is sent, unless the server
-// itself loses it: docs/operate/replicas.md says when.
+// A change of state is one script: it checks all calls of a step, makes them, adds the changes
+// of followed kinds to a stream, and stores a record of the step for some seconds. If the
+// response is lost, the client repeats the step under the same name, and the script finds the
+// record. So a step is made at most once, however often it is sent, unless the server loses it:
+// see docs/operate/replicas.md.
 package redisstore

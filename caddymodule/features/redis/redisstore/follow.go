@@ -15,20 +15,19 @@ import (
 )
 
 const (
-	// listening is how long a follower waits for changes before it asks again. What it says it
-	// has heard is as old as that and a heartbeat: a second, within the shortest lag allowed.
+	// listening is the maximum wait for changes. With the heartbeat, the reported time is at
+	// most a second old, within the shortest allowed lag.
 	listening = time.Second / 2
 
-	// batch is how many changes are read at once.
+	// batch is the maximum number of changes per read.
 	batch = 1000
 
-	// heartbeat is how often a follower makes sure that the server still takes changes.
+	// heartbeat is the interval at which a follower checks that the server still accepts changes.
 	heartbeat = time.Second / 2
 )
 
-// Follow implements [store.Shared]. The stream holds the changes of two days: an older entry of a
-// followed kind is not reported at first. A server that must not be used ([Store.Check]) is not
-// followed.
+// Follow implements [store.Shared]. The stream contains the changes of two days: older entries of
+// a followed kind are not reported initially. It fails if [Store.Check] fails.
 func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
 	if err := s.Check(ctx); err != nil {
 		return err
@@ -60,16 +59,15 @@ type follower struct {
 	connection *connection
 	steps      *stepper
 	clock      *clock
-	stream     string    // its name
-	read       string    // identifier of the latest change that was read
-	heard      time.Time // before the latest heartbeat
-	foreign    bool      // something in the stream was no change, and is logged
+	stream     string    // name of the stream
+	read       string    // identifier of the latest change read
+	heard      time.Time // start of the latest heartbeat
+	foreign    bool      // an invalid stream entry was logged
 }
 
-// confirm makes a change, unless it did just now, and returns when it was begun: earlier
-// changes are in the stream of the server that we listen to. One that has been cut off from its
-// replicas, and replaced, may refuse changes (min-replicas-to-write) or not get them confirmed
-// (wait_replicas): what it says is old.
+// confirm makes a change unless the last one is recent, and returns its start time: the stream
+// contains all earlier changes. A server that was isolated and replaced may reject changes
+// (min-replicas-to-write) or get no confirmation (wait_replicas), so its stream is outdated.
 func (f *follower) confirm(ctx context.Context) (time.Time, error) {
 	began := time.Now()
 	if began.Sub(f.heard) < heartbeat {
@@ -82,7 +80,7 @@ func (f *follower) confirm(ctx context.Context) (time.Time, error) {
 	return began, nil
 }
 
-// whole reads all changes.
+// whole reads the whole stream.
 func (f *follower) whole(ctx context.Context) (all []store.Change, err error) {
 	for {
 		var messages []redis.XMessage
@@ -98,7 +96,7 @@ func (f *follower) whole(ctx context.Context) (all []store.Change, err error) {
 	}
 }
 
-// listen waits for changes. There may be none.
+// listen waits for changes. It may return none.
 func (f *follower) listen(ctx context.Context) ([]store.Change, error) {
 	bound, cancel := context.WithTimeoutCause(ctx, listening+f.connection.timeout, errTimeout)
 	defer cancel()
@@ -117,7 +115,7 @@ func (f *follower) listen(ctx context.Context) ([]store.Change, error) {
 	return f.take(messages), nil
 }
 
-// take notes how far the stream has been read. It logs the first entry that is no change.
+// take records the position in the stream. It logs the first invalid entry.
 func (f *follower) take(messages []redis.XMessage) []store.Change {
 	if len(messages) > 0 {
 		f.read = messages[len(messages)-1].ID
@@ -130,17 +128,17 @@ func (f *follower) take(messages []redis.XMessage) []store.Change {
 	return changes
 }
 
-// streamName is the stream of changes of followed kinds, and heartbeatName what a follower
-// changes to see that the server takes changes.
+// streamName is the stream of changes of followed kinds. heartbeatName is the key that
+// followers write to check that the server accepts changes.
 const (
 	streamName    = "changes"
 	heartbeatName = "heartbeat"
 )
 
-// changes are read from the stream. Step.lua writes k: the key; and, if it was not deleted, v:
-// the value, and e: when it expires, in Unix ms of the server's clock.
+// changes parses entries of the stream. Step.lua writes k: the key; and, unless it was deleted, v:
+// the value, and e: the expiry in Unix ms of the server's clock.
 //
-// What is no change was written by another program. It is left out, and reported by an error.
+// Entries of other programs are skipped and reported as an error.
 func (c *clock) changes(messages []redis.XMessage) (changes []store.Change, foreign error) {
 	ahead := c.ahead()
 	for _, m := range messages {
@@ -175,7 +173,7 @@ func changeOf(m redis.XMessage, ahead time.Duration) (change store.Change, err e
 	return change, nil
 }
 
-// latest keeps, of all changes of a key, the last, and of these what there is now.
+// latest keeps the last change of each key, and of these only the entries that still exist.
 func latest(changes []store.Change) []store.Change {
 	last := make(map[string]int, len(changes))
 	for i, c := range changes {
@@ -191,18 +189,18 @@ func latest(changes []store.Change) []store.Change {
 	return kept
 }
 
-// clock is the server's clock, as its answers tell it.
+// clock is the server's clock, estimated from its responses.
 type clock struct{ sample atomic.Pointer[sample] }
 
-// A sample is an answer that had the time.
+// A sample is a response with the server's time.
 type sample struct {
-	ahead time.Duration // of this process's clock
-	took  time.Duration // how long the answer took, twice the greatest error
+	ahead time.Duration // offset from this process's clock
+	took  time.Duration // round trip, which is twice the maximum error
 	at    time.Time
 }
 
-// hear takes the server's time from an answer to what was sent then. An answer that took much
-// longer than the last says less, unless that is long ago.
+// hear adds a sample. A response that took much longer than the current sample is less
+// accurate and ignored, unless that sample is old.
 func (c *clock) hear(server, sent time.Time) {
 	now := time.Now()
 	took := now.Sub(sent)
@@ -213,7 +211,7 @@ func (c *clock) hear(server, sent time.Time) {
 	c.sample.Store(&sample{ahead: server.Sub(sent.Add(took / 2)), took: took, at: now})
 }
 
-// ahead returns how far the server's clock is ahead of this process's.
+// ahead returns the offset of the server's clock from this process's.
 func (c *clock) ahead() time.Duration {
 	if s := c.sample.Load(); s != nil {
 		return s.ahead

@@ -14,12 +14,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// page is how many keys Redis looks at for one answer of SCAN.
+// page is the number of keys that Redis scans per SCAN command.
 const page = 1000
 
-// List implements [store.Store]. It looks at all keys of the database.
+// List implements [store.Store]. It scans all keys of the database.
 func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
-	found := map[string]bool{} // SCAN may tell a key twice
+	found := map[string]bool{} // SCAN may return a key twice
 	err := s.scan(ctx, prefix, func(_ *redis.Client, _, keys []string) error {
 		for _, key := range keys {
 			found[key] = true
@@ -33,8 +33,8 @@ func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 	return keys, err
 }
 
-// Entries implements [store.Exporter]. An entry that SCAN returns twice, as it may while Redis resizes its table, is reported twice: to
-// remember them would take the memory of all keys.
+// Entries implements [store.Exporter]. SCAN may return an entry twice while Redis resizes its table. Such entries are reported twice:
+// removing duplicates would take the memory of all keys.
 func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
 	return s.scan(ctx, "", func(server *redis.Client, names, keys []string) error {
 		var values []*redis.StringCmd
@@ -52,7 +52,7 @@ func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte,
 		}
 		for i, key := range keys {
 			ttl, err := lifetimes[i].Result()
-			if ttl <= 0 || errors.Is(values[i].Err(), redis.Nil) { // gone meanwhile
+			if ttl <= 0 || errors.Is(values[i].Err(), redis.Nil) { // deleted or expired since
 				continue
 			}
 			value, versionErr := valueOf(values[i].Val())
@@ -67,10 +67,10 @@ func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte,
 	})
 }
 
-// scan reports the entries with a prefix, page by page, with the server that has them.
+// scan reports the entries with a prefix in pages, with their server.
 func (s *Store) scan(ctx context.Context, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
-	var one sync.Mutex // the client asks all masters at once
-	var failed error   // the first of tell
+	var one sync.Mutex // the client scans all masters concurrently
+	var failed error   // first error of tell
 	err := s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 		return s.scanServer(ctx, server, prefix, func(server *redis.Client, names, keys []string) error {
 			one.Lock()
@@ -110,19 +110,19 @@ func (s *Store) scanServer(ctx context.Context, server *redis.Client, prefix str
 	}
 }
 
-// room bounds the entries, by the number of keys that the server is asked for once in a while.
+// room limits the entries by the server's number of keys, counted periodically.
 type room struct {
 	connection *connection
-	max        int64        // 0: any number
-	entries    atomic.Int64 // as last counted
-	counted    atomic.Int64 // when that was, as Unix time in ns
+	max        int64        // 0 means no limit
+	entries    atomic.Int64 // number at the last count
+	counted    atomic.Int64 // time of the last count in Unix ns
 }
 
-// recount is how long a number of keys is used.
+// recount is how long a count is used.
 const recount = time.Second
 
-// check fails with [store.ErrFull] if there is no room for some of the calls. As many others
-// that delete make room; that their entries are there is taken on trust.
+// check returns [store.ErrFull] if the calls do not fit. Each deleting call makes room for
+// one entry, assuming that its entry exists.
 func (r *room) check(ctx context.Context, need int, calls []*store.Call) error {
 	for _, c := range calls {
 		if c.Removes() {
@@ -144,7 +144,7 @@ func (r *room) check(ctx context.Context, need int, calls []*store.Call) error {
 	return nil
 }
 
-// count asks for the number of keys.
+// count counts the keys.
 func (r *room) count(ctx context.Context) (entries int, err error) {
 	err = r.connection.asked(ctx, func(ctx context.Context) error {
 		n, err := r.connection.client.DBSize(ctx).Result()

@@ -28,7 +28,7 @@ type Store struct {
 	room       *room
 }
 
-// New returns a store in what the options say. It connects on first use.
+// New returns a store with the given options. It connects on first use.
 func New(o Options) *Store {
 	c := o.connection()
 	n := names{cmp.Or(o.KeyPrefix, defaultKeyPrefix), len(o.Cluster) > 0, set(o.Followed)}
@@ -49,16 +49,15 @@ func set(kinds []string) map[string]bool {
 	return s
 }
 
-// Close ends all connections. Later calls fail.
+// Close closes all connections. Later calls fail.
 func (s *Store) Close() error { return s.connection.close() }
 
 // Pool returns statistics of the connections.
 func (s *Store) Pool() *redis.PoolStats { return s.connection.client.PoolStats() }
 
-// Check asks the server whether state can be kept there. It fails with [ErrUnsuitable], and what
-// to do, if the server must not be used as it is: wrong password, older than 6.2, a replica, or
-// set to drop what is in use when it is full; it names rights that the user lacks. It fails with [store.ErrUnavailable] if there is
-// no answer.
+// Check checks whether the server can keep state. It returns [ErrUnsuitable] with a remedy if the server must not be used as it is:
+// wrong password, older than 6.2, a replica, or a policy that evicts entries when memory is full. It returns an error that lists
+// the user's missing rights, and [store.ErrUnavailable] if the server does not respond.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.connection.check(ctx)
 	if err == nil || isRight(err) {
@@ -67,17 +66,17 @@ func (s *Store) Check(ctx context.Context) error {
 	return err
 }
 
-// Count asks for the number of keys in the database, with what other programs keep there.
+// Count returns the number of keys in the database, including those of other programs.
 func (s *Store) Count(ctx context.Context) (entries int, err error) { return s.room.count(ctx) }
 
-// Size returns the number of keys as last counted, and the limit; 0 if the server's memory is the limit.
+// Size returns the number of keys at the last count, and the limit; 0 if only memory limits it.
 func (s *Store) Size() (entries, bound int) { return int(s.room.entries.Load()), int(s.room.max) }
 
 // Now implements [store.Shared].
 func (s *Store) Now() time.Time { return time.Now().Add(s.clock.ahead()) }
 
-// Do implements [store.Store]. In a cluster, it is one atomic step for each run of calls of one
-// slot, in order: after a run that fails, the rest are not made.
+// Do implements [store.Store]. In a cluster, each run of calls of one slot is an atomic step.
+// The steps are made in order until one fails.
 func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	if len(calls) == 0 {
 		return ctx.Err()
@@ -97,28 +96,28 @@ var (
 var stepLua string
 
 const (
-	// callArguments is how many arguments of the script a call takes.
+	// callArguments is the number of script arguments per call.
 	callArguments = 5
 
-	// stepMemory is for how many times the longest call the record of a step is kept, in
-	// which it may be sent again.
+	// stepMemory is the retention of a step's record, in multiples of the timeout. A
+	// step may be sent again until then.
 	stepMemory = 10
 
-	// changeMemory is how long a change is in the stream: as long as a revocation of the
-	// longest-lived token, and more.
+	// changeMemory is the retention of a change in the stream: longer than the
+	// revocation of the longest-lived token.
 	changeMemory = 49 * time.Hour
 )
 
-// A stepper makes steps of calls.
+// A stepper executes calls as steps.
 type stepper struct {
 	connection *connection
 	names      names
 	clock      *clock
-	replicas   int             // to wait for
-	unbounded  map[string]bool // kinds that a full server takes
+	replicas   int             // number of confirming replicas
+	unbounded  map[string]bool // kinds that a full server stores
 }
 
-// step makes calls of one slot after the other's, in order.
+// step executes the runs of calls of the same slot, in order.
 func (s *stepper) step(ctx context.Context, calls []*store.Call) error {
 	ctx, cancel := s.connection.bound(ctx)
 	defer cancel()
@@ -135,8 +134,8 @@ func (s *stepper) step(ctx context.Context, calls []*store.Call) error {
 	return nil
 }
 
-// part makes calls of one slot. Where replicas count, the script reads as well: that there is
-// nothing has to be confirmed by them.
+// part executes calls of one slot. With confirming replicas, reads use the script, too: the
+// replicas must also confirm that an entry is missing.
 func (s *stepper) part(ctx context.Context, calls []*store.Call) error {
 	changes := slices.ContainsFunc(calls, func(c *store.Call) bool { return c.Op != store.Get })
 	if changes || s.replicas > 0 {
@@ -145,7 +144,7 @@ func (s *stepper) part(ctx context.Context, calls []*store.Call) error {
 	return s.read(ctx, calls)
 }
 
-// read makes calls of Get.
+// read executes Get calls.
 func (s *stepper) read(ctx context.Context, calls []*store.Call) error {
 	keys := make([]string, len(calls))
 	for i, c := range calls {
@@ -166,7 +165,7 @@ func (s *stepper) read(ctx context.Context, calls []*store.Call) error {
 	return nil
 }
 
-// change makes calls by the script.
+// change executes calls with the script.
 func (s *stepper) change(ctx context.Context, calls []*store.Call) error {
 	keys, args := s.request(calls)
 	failed, found, err := s.invoke(ctx, keys, args, len(calls))
@@ -189,7 +188,7 @@ func (s *stepper) change(ctx context.Context, calls []*store.Call) error {
 	return nil
 }
 
-// beat makes a change that nobody reads, and has the Sentinels asked.
+// beat makes a change that no gateway reads, and queries the Sentinels.
 func (s *stepper) beat(ctx context.Context) error {
 	ctx, cancel := s.connection.bound(ctx)
 	defer cancel()
@@ -200,13 +199,13 @@ func (s *stepper) beat(ctx context.Context) error {
 	return err
 }
 
-// head is the first arguments of the script: how long it keeps what, and how many calls need
-// room.
+// head returns the first arguments of the script: the retention of steps and of changes, and
+// the number of calls that need room.
 func (s *stepper) head(room int) []any {
 	return []any{milliseconds(stepMemory * s.connection.timeout), milliseconds(changeMemory), room}
 }
 
-// refusal is why a call fails.
+// refusal is the error of a failed call.
 var refusal = map[store.Op]error{
 	store.Add: store.ErrExists, store.Swap: store.ErrChanged, store.Take: store.ErrNotFound, store.Append: store.ErrTooLong,
 }
@@ -235,7 +234,7 @@ func (s *stepper) request(calls []*store.Call) (keys []string, args []any) {
 	return keys, args
 }
 
-// needRoom counts the calls that a full server may refuse. A Swap replaces what is there.
+// needRoom counts the calls that a full server may reject. A Swap replaces an entry.
 func (s *stepper) needRoom(calls []*store.Call) (n int) {
 	for _, c := range calls {
 		if c.Stores() && c.Op != store.Swap && !s.unbounded[store.KindOf(c.Key)] {
@@ -245,12 +244,12 @@ func (s *stepper) needRoom(calls []*store.Call) (n int) {
 	return n
 }
 
-// milliseconds rounds up: Redis refuses a lifetime of zero.
+// milliseconds rounds up: Redis rejects a lifetime of zero.
 func milliseconds(d time.Duration) int64 {
 	return max(1, int64((d+time.Millisecond-1)/time.Millisecond))
 }
 
-// newStepID returns what names a step. Its prefix leaves room for other names.
+// newStepID returns a new name for a step. The prefix distinguishes it from other names.
 func newStepID() string {
 	id := make([]byte, 12)
 	rand.Read(id) // never fails
@@ -259,8 +258,8 @@ func newStepID() string {
 
 var script = redis.NewScript(stepLua)
 
-// invoke runs the script for a number of calls. It returns which of them failed, counting from
-// one, or else what each found.
+// invoke runs the script for a number of calls. It returns the number of the failed call, from
+// 1, or else the value found by each call.
 func (s *stepper) invoke(ctx context.Context, keys []string, args []any, calls int) (failed int, found []any, err error) {
 	sent := time.Now()
 	reply, err := s.run(ctx, keys, args)
@@ -275,7 +274,7 @@ func (s *stepper) invoke(ctx context.Context, keys []string, args []any, calls i
 	return h.failed, reply[headerLength:], nil
 }
 
-// run runs the script, and waits for replicas if it wrote something.
+// run runs the script and waits for replicas if it wrote something.
 func (s *stepper) run(ctx context.Context, keys []string, args []any) ([]any, error) {
 	if s.replicas > 0 {
 		return s.runReplicated(ctx, keys, args)
@@ -287,11 +286,11 @@ func (s *stepper) run(ctx context.Context, keys []string, args []any) ([]any, er
 	return reply, err
 }
 
-// errTooFewReplicas is of a change that may be lost with the server.
+// errTooFewReplicas is the error of a change that would be lost with its server.
 var errTooFewReplicas = errors.New("too few replicas have the change")
 
-// runReplicated sends WAIT behind the script, on the same connection: that is what WAIT is
-// about.
+// runReplicated sends WAIT after the script on the same connection, because WAIT covers
+// only the changes of its connection.
 func (s *stepper) runReplicated(ctx context.Context, keys []string, args []any) (reply []any, err error) {
 	for range retries {
 		var master *redis.Client
@@ -300,7 +299,7 @@ func (s *stepper) runReplicated(ctx context.Context, keys []string, args []any) 
 		}
 		pipe := master.Pipeline()
 		ran := script.EvalSha(ctx, pipe, keys, args...)
-		waited := pipe.Do(ctx, "WAIT", s.replicas, milliseconds(s.connection.timeout/4)) // less than the client waits for it
+		waited := pipe.Do(ctx, "WAIT", s.replicas, milliseconds(s.connection.timeout/4)) // shorter than the client's timeout
 		_, err = pipe.Exec(ctx)
 		switch {
 		case redis.HasErrorPrefix(ran.Err(), "NOSCRIPT"):
@@ -316,7 +315,7 @@ func (s *stepper) runReplicated(ctx context.Context, keys []string, args []any) 
 	return nil, errors.Join(err, errTooFewReplicas)
 }
 
-// enough checks how many replicas have what was written.
+// enough checks that enough replicas have the change.
 func (s *stepper) enough(waited *redis.Cmd, reply []any) error {
 	n, err := waited.Int()
 	if err != nil || n >= s.replicas {
@@ -328,14 +327,14 @@ func (s *stepper) enough(waited *redis.Cmd, reply []any) error {
 	return fmt.Errorf("%w: %d of %d after %v", errTooFewReplicas, n, s.replicas, s.connection.timeout/4)
 }
 
-// A header is the beginning of the script's answer.
+// A header is the beginning of the script's response.
 type header struct {
-	failed int       // call that failed, counting from one; 0: none
-	server time.Time // its clock
+	failed int       // number of the failed call, from 1; 0 for none
+	server time.Time // time by the server's clock
 }
 
-// headerLength is how many elements of the script's answer are its header. The last of them
-// says whether something was written.
+// headerLength is the number of elements of the header. The last one is nonzero if
+// something was written.
 const headerLength = 4
 
 func readHeader(reply []any, calls int) (h header, err error) {
@@ -357,19 +356,19 @@ func readHeader(reply []any, calls int) (h header, err error) {
 	return h, nil
 }
 
-// names are the names in Redis. All begin with the prefix. In a cluster, a hash tag in braces
-// follows: keys of a tag share a slot, and only these can be changed by one script.
+// names builds the names of keys in Redis. All begin with the prefix. In a cluster, a hash tag in braces follows: keys with the
+// same tag share a slot, and one script can change only keys of one slot.
 type names struct {
 	prefix   string
 	cluster  bool
 	followed map[string]bool // kinds whose changes are announced
 }
 
-// followedTag is the tag of all followed kinds, and of the stream that announces them.
+// followedTag is the tag of all followed kinds and of their stream.
 const followedTag = "followed"
 
-// tag is what follows the last colon of a key, up to the first dot: what belongs to one grant
-// or session has its identifier there. Without a cluster, it is empty.
+// tag returns the hash tag of a key: for unfollowed kinds, the identifier of its grant or
+// session, from the last colon to the first dot after it. Without a cluster, it is empty.
 func (n names) tag(key string) string {
 	switch {
 	case !n.cluster:
@@ -387,11 +386,11 @@ var braces = strings.NewReplacer("{", "", "}", "")
 // follows reports whether changes of a key are announced.
 func (n names) follows(key string) bool { return n.followed[store.KindOf(key)] }
 
-// entry is the name of an entry.
+// entry returns the name of an entry.
 func (n names) entry(key string) string { return n.start(n.tag(key)) + key }
 
-// own is the name of something that is no entry: these begin with an exclamation mark, with
-// which no kind of key begins.
+// own returns the name of a key that is not an entry. It begins with an exclamation mark,
+// which no kind of key begins with.
 func (n names) own(name, tag string) string { return n.start(tag) + "!" + name }
 
 func (n names) start(tag string) string {
@@ -401,7 +400,7 @@ func (n names) start(tag string) string {
 	return n.prefix + "{" + tag + "}"
 }
 
-// key returns the key of an entry, given its name; false if it is not one.
+// key returns the key of an entry from its name, or false if the name is not of an entry.
 func (n names) key(name string) (string, bool) {
 	key, ours := strings.CutPrefix(name, n.prefix)
 	if ours && n.cluster {
@@ -410,7 +409,7 @@ func (n names) key(name string) (string, bool) {
 	return key, ours && !strings.HasPrefix(key, "!")
 }
 
-// pattern matches the names of the keys with a prefix, for SCAN.
+// pattern returns the SCAN pattern for keys with a prefix.
 func (n names) pattern(prefix string) string {
 	tag := ""
 	if n.cluster {
@@ -421,13 +420,13 @@ func (n names) pattern(prefix string) string {
 
 var glob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
-// recordVersion is the first byte of an entry. The value follows. A gateway reads this version
-// and the one before, so that gateways can be upgraded one by one; step.lua writes it.
+// recordVersion is the first byte of an entry, written by step.lua; the value follows. A
+// gateway also reads the previous version, so that gateways can be upgraded one at a time.
 const recordVersion = 1
 
 var errNewer = errors.New("the entry was written by a newer version of caddy-fhir")
 
-// valueOf returns the value in an entry.
+// valueOf returns the value of a stored entry.
 func valueOf(record string) ([]byte, error) {
 	if record == "" || record[0] != recordVersion {
 		return nil, fmt.Errorf("%w: %.1q", errNewer, record)

@@ -34,7 +34,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestOwnNames keeps what is no entry out of lists.
+// Keys that are not entries are not listed.
 func TestOwnNames(t *testing.T) {
 	t.Parallel()
 	for _, n := range []names{{prefix: "fhir:"}, {prefix: "fhir:", cluster: true}} {
