@@ -28,18 +28,18 @@ func init() {
 	caddy.RegisterModule(new(Guard))
 }
 
-// inUse has the counts of each issuer, or guard without the fhir app, and keeps them over reloads.
+// inUse contains the counts of each issuer, or of each guard without the fhir app, across reloads.
 var inUse = caddy.NewUsagePool()
 
 var refusals = metrics.NewCounters("quota_refusals_total", "Requests that a quota refused.", "quota")
 
-// counting counts by the quotas of a configuration, from the counts of the previous one.
+// counting applies the quotas of a configuration and keeps the counts of the previous one.
 type counting struct {
 	set *Set
-	key string // in inUse; "" until there are counts
+	key string // in inUse; "" before begin
 }
 
-// begin is called with where gateways count together; nil if this one counts alone.
+// begin loads the counts. shared is nil if this gateway counts alone.
 func (c *counting) begin(key string, quotas []Quota, shared *Shared) error {
 	if err := checkAll(quotas); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (c *counting) Cleanup() error {
 	return err
 }
 
-// App is the option quota of the fhir app, which counts requests to the token endpoint and those of each fhir_bearer.
+// App is the option quota of the fhir app. It counts requests to the token endpoint and to each fhir_bearer.
 type App struct {
 	// The quotas of apps, people and networks. Default: none.
 	Quotas []Quota `json:"quotas,omitempty"`
@@ -94,8 +94,8 @@ func (a *App) Configure(app *fhirapp.App, c *authorize.Config) error {
 	return a.begin(app.Issuer, a.Quotas, shared)
 }
 
-// countToken counts a request to the token endpoint, by its network before its client is known. A client without secret or key
-// is counted separately in each network: anyone can send its client_id, and must not exhaust its quota for others.
+// countToken counts a request to the token endpoint: by network if the client is not yet known, otherwise by client. A public
+// client is counted separately in each network: anyone can send its client_id, and must not exhaust its quota for others.
 func (a *App) countToken(w http.ResponseWriter, r *http.Request, clientID string, public bool) error {
 	by, whose := Client, Whose(a.issuer, clientID)
 	switch network := requester.NetworkOf(r); {
@@ -110,7 +110,7 @@ func (a *App) countToken(w http.ResponseWriter, r *http.Request, clientID string
 		return err
 	}
 	if !refusal.First {
-		audit.FromContext(r.Context()).Refused = true // logged once a minute
+		audit.FromContext(r.Context()).Refused = true // already logged within the last minute
 	}
 	return &oauth2.Error{
 		Code: "temporarily_unavailable", Status: http.StatusTooManyRequests, Description: refusal.Diagnostics(), Err: refusal,
@@ -122,10 +122,10 @@ func (a *App) Admission(s bearer.Site) (bearer.Admission, error) {
 	return &admission{a.set, s.Base, s.Audit}, nil
 }
 
-// Guard is the option quota of a fhir_bearer without the fhir app, which counts in this process alone.
+// Guard is the option quota of a fhir_bearer without the fhir app. It counts in this process only.
 type Guard struct {
-	// The quotas of apps, people and networks, without the fhir app; with it, they are an option of the app.
-	// Default: no quotas.
+	// The quotas of apps, people and networks, without the fhir app. With the app, they are an option of the
+	// app. Default: no quotas.
 	Quotas []Quota `json:"quotas,omitempty"`
 
 	counting
@@ -162,14 +162,14 @@ var (
 	_ caddy.CleanerUpper      = (*Guard)(nil)
 )
 
-// admission counts the requests of one fhir_bearer. It does not count requests that this process sends.
+// admission counts the requests to one fhir_bearer, except requests from this process itself.
 type admission struct {
 	set   *Set
 	base  string // path of the FHIR API
 	audit func(ctx context.Context, e audit.Event)
 }
 
-// AdmitAny implements [bearer.Admission]: it counts a request by its network, before the token is verified.
+// AdmitAny implements [bearer.Admission]: it counts a request by network, before the token is verified.
 func (a *admission) AdmitAny(w http.ResponseWriter, r *http.Request) error {
 	if !a.set.Counts(Network) || guard.TokenOf(r.Context()) != nil {
 		return nil
@@ -191,10 +191,10 @@ func (a *admission) Admit(w http.ResponseWriter, r *http.Request, t *guard.Token
 	return a.refuse(r, audit.Event{User: t.Subject, ClientID: t.ClientID}, err)
 }
 
-// clientOf names the client of a token. Some issuers name none; then it is the subject of the token.
+// clientOf identifies the client of a token, or the token's subject if the issuer names no client.
 func clientOf(t *guard.Token) string { return Whose(t.Issuer, cmp.Or(t.ClientID, t.Subject)) }
 
-// personOf names the person of a token; empty for one of a client that acts for itself (RFC 9068 §2.2).
+// personOf identifies the person of a token; "" for a client acting for itself (RFC 9068 §2.2).
 func personOf(t *guard.Token) string {
 	if t.Subject == "" || t.Subject == t.ClientID {
 		return ""
@@ -202,7 +202,7 @@ func personOf(t *guard.Token) string {
 	return Whose(t.Issuer, t.Subject)
 }
 
-// refuse turns a refusal into an answer, and records it once a minute for each holder.
+// refuse converts a refusal to a response and records it at most once a minute for each holder.
 func (a *admission) refuse(r *http.Request, e audit.Event, err error) error {
 	refusal, refused := errors.AsType[*Refusal](err)
 	if !refused {
@@ -216,7 +216,7 @@ func (a *admission) refuse(r *http.Request, e audit.Event, err error) error {
 	return caddyhttp.Error(http.StatusTooManyRequests, refusal)
 }
 
-// Decided implements [bearer.Admission]: it counts entries of a batch or transaction, which came as one request.
+// Decided implements [bearer.Admission]: it counts the entries of a batch or transaction, which was admitted as one request.
 func (a *admission) Decided(r *http.Request, b enforce.Bearer, d enforce.Decision) {
 	isEntry := r.Method == http.MethodPost && (r.URL.Path == a.base || r.URL.Path == a.base+"/") && d.Interaction.Kind != interaction.Bundle
 	if !isEntry || b.Token == nil || guard.TokenOf(r.Context()) != nil {

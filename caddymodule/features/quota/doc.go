@@ -1,21 +1,21 @@
-// Package quota bounds how much clients, people and networks may ask for in any window of time: the option quota of the fhir block,
-// or of a fhir_bearer without it.
+// Package quota limits the requests of clients, people and networks per time window: the option quota of the fhir block, or of a
+// fhir_bearer without it.
 //
-//	app.go      the features of the fhir app and of fhir_bearer: tokens and requests to the FHIR API are counted
-//	quota.go    what a site sets; a quota as it is counted, the response's RateLimit fields, and the refusal
-//	limiter.go  Take: a request is counted by all quotas of a kind of holder, or refused; sliding windows of the holders that this
-//	            process knows, over reloads
-//	shared.go   counting in the store that gateways share: an entry for each holder, and what a gateway leases of it
+//	app.go      features of the fhir app and of fhir_bearer: counts token requests and requests to the FHIR API
+//	quota.go    configuration of a quota; RateLimit fields and refusals
+//	limiter.go  Take: counts a request in all quotas of a kind of holder, or refuses it; sliding windows of the holders in this
+//	            process, across reloads
+//	shared.go   counts in the store that gateways share: an entry for each holder, and leases by gateways
 //
-// A holder may use no more than the limit in any window, however the window lies: a window that slides over counts in parts. A part
-// counts until all of it is as old as the window, so that a little less is given rather than more: with 128 parts, 0.8 %.
+// A holder may not exceed the limit in any window, wherever the window starts: windows slide in parts. A part counts until all of
+// it is older than the window, so slightly less than the limit is admitted: 0.8 % less with 128 parts.
 //
-// Several gateways count together by an entry of their store for each holder. A request asks the store only when what was leased
-// is used: a lease is a sixteenth of what is left, so that a thousand requests take some hundred round trips, and what a gateway
-// holds unused is little when little is left. It is given back a moment later. The first hundred-and-twenty-eighth of the limit is
-// told to the store only with the next lease: who asks for little costs no round trip at all. While the store is away, each
-// gateway counts alone: quotas protect capacity, and an outage of the store must not refuse who is within theirs.
+// Gateways with a shared store count together in an entry for each holder. A gateway calls the store only when its lease is used
+// up. A lease is a sixteenth of the remaining quota: a thousand requests take about a hundred calls, and unused leases are small
+// when little remains. Unused leases are returned a moment later. The first 1/128 of the limit is reported only with the next
+// lease, so holders with few requests cause no calls. While the store is unavailable, each gateway counts alone: quotas protect
+// capacity, and an outage of the store must not reject holders within their quota.
 //
-// golang.org/x/time/rate and the libraries of the kind count in one process, or ask a server of theirs for each request; none
-// leases, and a token bucket gives twice the limit in the first window.
+// golang.org/x/time/rate and similar libraries count in one process, or call a server for each request. None leases, and a token
+// bucket admits twice the limit in the first window.
 package quota

@@ -39,7 +39,7 @@ func TestAdapt(t *testing.T) {
 	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
 }
 
-// A wrong Caddyfile names the line and the word.
+// Caddyfile errors name the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppBlock
@@ -62,10 +62,10 @@ type gateway struct {
 	t *testing.T
 }
 
-// gatewayWithQuota is the example with a quota of the test's own, in front of a server that answers everything with a patient.
+// gatewayWithQuota is the example gateway with one more quota and a backend that returns a patient.
 func gatewayWithQuota(t *testing.T, name, rest string) *gateway {
 	t.Helper()
-	quotas := "\t\tquota " + name + " " + rest + "\n" // all gateways of this process count together by name
+	quotas := "\t\tquota " + name + " " + rest + "\n" // all gateways of this process share counts by name
 	return &gateway{gatewaytest.Example(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		if r.Method == http.MethodPost {
@@ -76,7 +76,7 @@ func gatewayWithQuota(t *testing.T, name, rest string) *gateway {
 	}), "\t\tfhir_base /fhir/R4\n", "\t\tfhir_base /fhir/R4\n"+quotas), t}
 }
 
-// series returns the metrics of the gateway by their names and labels.
+// series returns the metrics of the gateway by name and labels.
 func (g *gateway) series() map[string]float64 {
 	g.t.Helper()
 	families, err := g.Context.GetMetricsRegistry().Gather()
@@ -96,7 +96,7 @@ func (g *gateway) series() map[string]float64 {
 	return all
 }
 
-// statuses asks some times, and returns the last answer with how often each status came.
+// statuses sends n requests and returns the last response and the number of responses per status.
 func (g *gateway) statuses(n int, ask func() *http.Response) (last *http.Response, counts string) {
 	found := map[int]int{}
 	for range n {
@@ -117,7 +117,7 @@ func (g *gateway) ask(method, path, token, body string) *http.Response {
 	return g.Ask(method, path, body, headers...)
 }
 
-// A client, a person and a network that ask for more than their quota get 429, and learn when to try again.
+// A client, person or network over its quota gets 429 with the time of the next try.
 func TestQuotaOfRequests(t *testing.T) {
 	for _, by := range []string{"client", "person", "network"} {
 		g := gatewayWithQuota(t, "some-"+by, by+" 3 1h")
@@ -139,7 +139,7 @@ func TestQuotaOfRequests(t *testing.T) {
 		for name, want := range map[string]float64{
 			"caddy_fhir_quota_refusals_total quota=some-" + by:                           2,
 			"caddy_fhir_bearer_decisions_total outcome=throttled":                        2,
-			"caddy_fhir_authorization_events_total grant= kind=access outcome=throttled": 1, // a minute
+			"caddy_fhir_authorization_events_total grant= kind=access outcome=throttled": 1, // logged once a minute
 		} {
 			if got := after[name] - before[name]; got != want {
 				t.Errorf("%s: %s rose by %v", by, name, got)
@@ -151,12 +151,12 @@ func TestQuotaOfRequests(t *testing.T) {
 	}
 }
 
-// What counts, and how much, is as configured; entries of a batch count like requests, after it was answered.
+// Only configured kinds count, at their cost. Entries of a batch count after the response.
 func TestQuotaCounts(t *testing.T) {
 	batch := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(`{"request":{"method":"GET","url":"Patient/1"}},`, 2) + `{"request":{"method":"GET","url":"Patient/1"}}]}`
 	for name, test := range map[string]struct {
 		counts, method, path, body string
-		want                       string // of ten
+		want                       string // statuses of ten requests
 	}{
 		"each request":       {"", "GET", "/fhir/R4/Patient/1", "", "map[200:10]"},
 		"only what is named": {" {\n\t\t\tcount $expand\n\t\t}", "GET", "/fhir/R4/Patient/1", "", "map[200:10]"},
@@ -181,7 +181,7 @@ func TestQuotaCounts(t *testing.T) {
 	}
 }
 
-// At the token endpoint, the answer is OAuth's. A client without secret counts apart in each network.
+// The token endpoint returns an OAuth error. A public client is counted separately in each network.
 func TestQuotaOfTokens(t *testing.T) {
 	for by, want := range map[string]string{"client": "map[200:2 429:2]", "network": "map[200:2 429:2]"} {
 		g := gatewayWithQuota(t, "tokens-"+by, by+" 2 1h {\n\t\t\tcount token\n\t\t}")
@@ -203,7 +203,7 @@ func TestQuotaOfTokens(t *testing.T) {
 	}
 }
 
-// A client without secret counts apart in each network, so that others who name it use up nothing of its people's.
+// A public client is counted separately in each network, so that others who send its client_id do not use up its quota.
 func TestQuotaOfPublicClient(t *testing.T) {
 	g := gatewayWithQuota(t, "public", "client 2 1h {\n\t\t\tcount token\n\t\t}")
 	from := func(address string) int {
@@ -223,7 +223,7 @@ func TestQuotaOfPublicClient(t *testing.T) {
 	}
 }
 
-// Counts outlive a reload, and a limit may change.
+// Counts survive a reload, even if the limit changes.
 func TestQuotaOverReload(t *testing.T) {
 	read := func(g *gateway, token string) int {
 		return g.ask(http.MethodGet, "/fhir/R4/Patient/1", token, "").StatusCode
@@ -266,7 +266,7 @@ func (s *testStore) Provision(caddy.Context) error {
 	})
 }
 
-// Gateways that share a store count together.
+// Gateways with a shared store count together.
 func TestQuotaOverGateways(t *testing.T) {
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("store test_quota\n\t\tquota together network 40 1h"))
 	running, err := g.Context.App("fhir")
@@ -277,7 +277,7 @@ func TestQuotaOverGateways(t *testing.T) {
 	if err := app.Keys().Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	both := []*Set{app.Features()[0].(*App).set, NewSet( // another process has other counts
+	both := []*Set{app.Features()[0].(*App).set, NewSet( // separate counts, as in another process
 		[]Quota{{Name: "together", By: Network, Limit: 40, Window: caddy.Duration(time.Hour)}}, NewCounts(),
 		&Shared{Store: sharedServer.Gateway(), Keys: app.Keys()}, func(string) {})}
 	let := 0
@@ -291,7 +291,7 @@ func TestQuotaOverGateways(t *testing.T) {
 	}
 }
 
-// A guard without the app has quotas of its own, and with it says where they belong.
+// A guard without the app applies its own quotas. With the app, its option is an error that names the right block.
 func TestQuotaOfGuardAlone(t *testing.T) {
 	issuer := gatewaytest.NewIssuer(t)
 	g := &gateway{gatewaytest.New(t, "{\n\tadmin off\n\tauto_https off\n}\n\nhttp://localhost:8443 {\n\troute {\n\t\tfhir_bearer {\n\t\t\tscopes off\n\t\t\ttrust "+issuer.URL+

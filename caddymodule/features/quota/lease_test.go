@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// sharedStore is a store elsewhere: it has a clock, answers after a moment, and counts steps.
+// sharedStore is a remote store: it has a clock, responds after a delay, and counts steps.
 type sharedStore struct {
 	*storetest.Intercepted
 	steps atomic.Int32
@@ -42,7 +42,7 @@ func (plainMAC) MAC(_ context.Context, text string) ([]byte, error) {
 	return sum[:16], nil
 }
 
-// gateways are those that count together in one store.
+// gateways are gateways that count together in one store.
 func gateways(n int, q Quota) ([]*Set, *sharedStore) {
 	held := &sharedStore{Intercepted: storetest.NewIntercepted(nil)}
 	var all []*Set
@@ -52,8 +52,8 @@ func gateways(n int, q Quota) ([]*Set, *sharedStore) {
 	return all, held
 }
 
-// Whichever gateways a client asks, and however fast, it gets the limit in each window, within 5 %. Most requests ask the store
-// nothing, even of a client that always uses all it may; where others have changed its entry, asking is two steps.
+// A client gets the limit in each window within 5 %, however its requests are spread over gateways and time. Most requests need
+// no step of the store, even if the client always uses its limit. Each lost update costs two steps.
 func TestTakeOverGateways(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -89,7 +89,7 @@ func TestTakeOverGateways(t *testing.T) {
 	}
 }
 
-// Many requests at once, at all gateways, get no more than the limit.
+// Concurrent requests at all gateways are admitted only up to the limit.
 func TestTakeAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestTakeAtOnce(t *testing.T) {
 	})
 }
 
-// What a gateway has leased and does not use is free for others a moment later.
+// A gateway's unused lease is available to other gateways a moment later.
 func TestLeaseEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestLeaseEnds(t *testing.T) {
 	})
 }
 
-// Who asks for little asks the store nothing, and neither does who is refused again and again.
+// A client with few requests causes no step of the store, and neither does a repeatedly refused client.
 func TestFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestFewRoundTrips(t *testing.T) {
 	})
 }
 
-// While the store is away, each gateway counts alone; what was used meanwhile counts when it is back.
+// While the store is unavailable, each gateway counts alone. When it is back, the requests made meanwhile count.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// A store that does not answer holds up no request for longer than a second, and only one.
+// An unresponsive store delays only one request, for at most a second.
 func TestStoreHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,7 +218,7 @@ func (*hangingStore) Do(ctx context.Context, _ ...*store.Call) error {
 	return store.ErrUnavailable
 }
 
-// A client that leaves does not thereby escape.
+// A client that disconnects is counted all the same.
 func TestLeaving(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

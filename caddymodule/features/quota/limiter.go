@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// Set are the quotas of a configuration. Nil has none. It is safe for concurrent use.
+// Set is the quotas of a configuration. A nil Set has no quotas. It is safe for concurrent use.
 type Set struct {
 	by      map[By][]*limit
 	counts  *Counts
@@ -22,8 +22,8 @@ type Set struct {
 	refused func(name string)
 }
 
-// NewSet returns the set of some quotas, which continues the counts. Shared is where gateways count together; nil if this one counts
-// alone. Refused gets the name of the quota by which a request is refused.
+// NewSet returns a set of quotas with existing counts. shared is the common store, nil if this gateway counts alone. refused is
+// called with the name of a quota that refuses a request.
 func NewSet(quotas []Quota, counts *Counts, shared *Shared, refused func(name string)) *Set {
 	s := &Set{by: map[By][]*limit{}, counts: counts, shared: shared, refused: refused}
 	for _, q := range quotas {
@@ -32,11 +32,11 @@ func NewSet(quotas []Quota, counts *Counts, shared *Shared, refused func(name st
 	return s
 }
 
-// Counts reports whether there is a quota by a kind of holder.
+// Counts reports whether a quota counts by a kind of holder.
 func (s *Set) Counts(by By) bool { return s != nil && len(s.by[by]) > 0 }
 
-// Take counts a request by all quotas of a kind of holder, and tells the client what is left of each. A [*Refusal] says which of
-// them is used up: the request then counts by none of them.
+// Take counts a request in all quotas of a kind of holder, and adds RateLimit fields. If a quota is used up, it returns a
+// [*Refusal] and counts the request in no quota.
 func (s *Set) Take(ctx context.Context, to http.Header, by By, whose, what string) error {
 	if !s.Counts(by) {
 		return nil
@@ -63,7 +63,7 @@ func (s *Set) Take(ctx context.Context, to http.Header, by By, whose, what strin
 	return nil
 }
 
-// Charge counts what a request turns out to hold, beside what it was let in for: it may use more than there is.
+// Charge counts further cost of an admitted request, even over the limit.
 func (s *Set) Charge(by By, whose, what string) {
 	if !s.Counts(by) {
 		return
@@ -87,7 +87,7 @@ func (s *Set) take(ctx context.Context, l *limit, h *holder, cost int) standing 
 	return s.ask(ctx, l, h, cost, standing)
 }
 
-// takeHere counts a request at this gateway, and says whether the store must be asked.
+// takeHere counts a request at this gateway. asks reports whether a step of the store is needed.
 func (s *Set) takeHere(l *limit, h *holder, cost int) (_ standing, asks bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,13 +111,13 @@ func (s *Set) takeHere(l *limit, h *holder, cost int) (_ standing, asks bool) {
 }
 
 const (
-	askTimeout = time.Second // that a request waits for the store, once
-	askPause   = time.Second // until a store is asked again that did not answer, or that has nothing left
+	askTimeout = time.Second // maximum wait of a request for the store
+	askPause   = time.Second // pause after an unanswered call, or a refusal by the store
 )
 
-// ask leases what a request costs that was counted here. If the store does not answer in time, the request is let in.
+// ask leases the cost of a request counted here. If the store does not respond in time, the request is admitted.
 func (s *Set) ask(ctx context.Context, l *limit, h *holder, cost int, at standing) standing {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout) // who leaves does not escape
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout) // a client that disconnects is counted all the same
 	defer cancel()
 	select {
 	case h.lease.turn <- struct{}{}:
@@ -142,14 +142,14 @@ func (s *Set) ask(ctx context.Context, l *limit, h *holder, cost int, at standin
 	return s.settle(l, h, cost, at, b, err)
 }
 
-// settle notes what came of asking.
+// settle stores the result of a call to the store.
 func (s *Set) settle(l *limit, h *holder, cost int, at standing, b borrowed, err error) standing {
 	h.mu.Lock()
 	now := s.counts.now()
 	e := &h.lease
 	switch {
 	case err != nil:
-		e.left -= cost // told later
+		e.left -= cost // reported later
 		e.away = now + int64(askPause)
 	case b.wait > 0:
 		e.free, e.asked = b.free, now
@@ -166,7 +166,7 @@ func (s *Set) settle(l *limit, h *holder, cost int, at standing, b borrowed, err
 	return at
 }
 
-// endLater gives back what is not used by the end of a lease. It requires the lock.
+// endLater returns the unused part of a lease when it ends. The caller must have the lock.
 func (s *Set) endLater(l *limit, h *holder) {
 	if h.lease.end != nil {
 		h.lease.end.Stop()
@@ -192,18 +192,18 @@ func (s *Set) end(l *limit, h *holder) {
 	}
 	h.mu.Unlock()
 	if unused > l.Limit/keptShare {
-		_ = s.shared.giveBack(ctx, l, h, unused) // or it counts as used, until the window has passed
+		_ = s.shared.giveBack(ctx, l, h, unused) // on failure, it counts as used until the window has passed
 	}
 }
 
-// MaxHolders is how many holders of all quotas are counted at once, each with at most about 1 KB. Of more, those that asked last are.
+// MaxHolders is the maximum number of holders counted at once, at about 1 KB each. The least recently active are dropped.
 const MaxHolders = 100_000
 
-// Counts are what the holders of a process have used. They outlive a reload.
+// Counts are the used quotas of the holders in a process, across reloads.
 type Counts struct {
 	began time.Time
 
-	mu      sync.Mutex // around looking for a holder and adding it
+	mu      sync.Mutex // guards lookup and insertion of a holder
 	holders boundedcache.Cache[holderKey, *holder]
 }
 
@@ -214,13 +214,14 @@ func NewCounts() *Counts {
 	return c
 }
 
-// Destruct ends nothing: leases end by themselves.
+// Destruct does nothing: leases end by themselves.
 func (*Counts) Destruct() error { return nil }
 
-// holderKey is a hash, so that long names take no more room, and none is in memory.
+// holderKey is a hash, so that keys have a fixed size and no names stay in memory.
 type holderKey [16]byte
 
-// keyOf is that of a holder of a quota. What was counted in parts of another window says nothing in this one.
+// keyOf returns the key of a holder of a quota. It contains the window, because counts in parts of another window are
+// meaningless.
 func keyOf(q *Quota, whose string) (key holderKey) {
 	text := make([]byte, 0, 128)
 	text = append(text, q.Name...)
@@ -232,13 +233,13 @@ func keyOf(q *Quota, whose string) (key holderKey) {
 	return key
 }
 
-// holder is what one has used of a quota.
+// holder is the usage of one quota by one holder.
 type holder struct {
 	key holderKey
 
 	mu    sync.Mutex
 	used  window // at this gateway
-	noted int64  // until when a refusal is not worth noting
+	noted int64  // end of the interval without further notes of a refusal
 	lease lease
 }
 
@@ -253,10 +254,10 @@ func (c *Counts) holder(key holderKey) *holder {
 	return h
 }
 
-// now is in nanoseconds since the counts began, by the monotonic clock.
+// now returns the nanoseconds since the counts began, by the monotonic clock.
 func (c *Counts) now() int64 { return int64(time.Since(c.began)) }
 
-// refund takes back what a request was let in for.
+// refund returns the cost of an admitted request.
 func (h *holder) refund(cost int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -264,7 +265,7 @@ func (h *holder) refund(cost int) {
 	h.lease.left += cost
 }
 
-// refuse takes back a request that was counted here.
+// refuse returns the cost of a request counted here, and refuses it.
 func (h *holder) refuse(cost int, wait time.Duration) standing {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -272,7 +273,7 @@ func (h *holder) refuse(cost int, wait time.Duration) standing {
 	return standing{true, max(0, min(h.lease.free, cost-1)), wait}
 }
 
-// noteEvery is how often it is worth noting that the same holder is refused.
+// noteEvery is the minimum interval between notes of refusals for a holder.
 const noteEvery = time.Minute
 
 func (h *holder) note(now int64) (first bool) {
@@ -284,13 +285,13 @@ func (h *holder) note(now int64) (first bool) {
 	return first
 }
 
-// Into how many parts windows are cut: in this process, and in a store that gateways share, where an entry should be short.
+// Number of parts of a window: in this process, and in a shared store, where entries should be short.
 const (
 	localParts  = 128
 	sharedParts = 64
 )
 
-// ruler cuts time into parts of a window. A time is the number of a part, of which comparisons take differences alone: it may wrap.
+// ruler divides time into parts of a window. Part numbers are compared only by difference, so they may wrap.
 type ruler struct {
 	part  time.Duration
 	parts uint32
@@ -300,7 +301,7 @@ func newRuler(window time.Duration, parts uint32) ruler {
 	return ruler{window / time.Duration(parts), parts}
 }
 
-// window is how much was used in each of the last parts.
+// window is the usage in each of the last parts.
 type window struct {
 	runs []run // the oldest first
 	sum  int
@@ -308,10 +309,10 @@ type window struct {
 
 type run struct{ part, used uint32 }
 
-// at is the part of a time, given in nanoseconds since some moment.
+// at returns the part of a time in nanoseconds since a fixed moment.
 func (r ruler) at(nanoseconds int64) uint32 { return uint32(nanoseconds / int64(r.part)) } //nolint:gosec // it may wrap
 
-// expire drops what is older than the window. The oldest part counts as long as any of it may.
+// expire removes parts older than the window. The oldest part counts until all of it is older.
 func (w *window) expire(r ruler, nanoseconds int64) {
 	now, n := r.at(nanoseconds), 0
 	for n < len(w.runs) && now-w.runs[n].part > r.parts {
@@ -323,7 +324,7 @@ func (w *window) expire(r ruler, nanoseconds int64) {
 	}
 }
 
-// add counts what is used now.
+// add counts usage now.
 func (w *window) add(r ruler, nanoseconds int64, used int) {
 	used = min(used, math.MaxInt32-w.sum)
 	if used <= 0 {
@@ -338,7 +339,7 @@ func (w *window) add(r ruler, nanoseconds int64, used int) {
 	w.runs = append(w.runs, run{now, uint32(used)}) //nolint:gosec // at most the sum
 }
 
-// take gives back what was counted last.
+// giveBack removes the usage counted last.
 func (w *window) giveBack(unused int) {
 	for n := len(w.runs); n > 0 && unused > 0; n = len(w.runs) {
 		last := &w.runs[n-1]
@@ -352,7 +353,7 @@ func (w *window) giveBack(unused int) {
 	}
 }
 
-// wait is how long it takes until some of what was used counts no longer.
+// wait returns the time until some of the usage expires.
 func (w *window) wait(r ruler, nanoseconds int64, some int) time.Duration {
 	for _, u := range w.runs {
 		if some -= int(u.used); some <= 0 {
@@ -364,7 +365,7 @@ func (w *window) wait(r ruler, nanoseconds int64, some int) time.Duration {
 	return 0
 }
 
-// appendTo encodes a window: the first part in full, then the differences, each with what was used.
+// appendTo encodes a window: the first part, then differences of parts, each with its usage.
 func (w *window) appendTo(b []byte) []byte {
 	last := uint32(0)
 	for _, u := range w.runs {
@@ -377,7 +378,7 @@ func (w *window) appendTo(b []byte) []byte {
 
 var errDamaged = errors.New("a damaged count")
 
-// decode reads what appendTo has written.
+// decode decodes the output of appendTo.
 func decode(b []byte) (w window, err error) {
 	last := uint32(0)
 	for len(b) > 0 {

@@ -14,12 +14,12 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// gatewayOf makes what counts at one gateway.
+// gatewayOf returns the quotas of one gateway.
 func gatewayOf(shared *Shared, quotas ...Quota) *Set {
 	return NewSet(quotas, NewCounts(), shared, func(string) {})
 }
 
-// lets reports whether a request is let in.
+// lets reports whether a request is admitted.
 func lets(t *testing.T, s *Set, whose, what string) bool {
 	t.Helper()
 	err := s.Take(t.Context(), http.Header{}, Client, whose, what)
@@ -29,7 +29,7 @@ func lets(t *testing.T, s *Set, whose, what string) bool {
 	return err == nil
 }
 
-// A client that asks without end gets the limit in each window, to the part; others are not affected.
+// A client with continuous requests gets the limit in each window, to the precision of a part. Other clients are not affected.
 func TestTake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// What the client is told is true: r requests are let in, and after Retry-After there is another.
+// The RateLimit fields are correct: r requests are admitted, and another one after Retry-After.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestFields(t *testing.T) {
 			t.Errorf("%+v", again)
 		}
 		time.Sleep(3 * time.Second)
-		if h, refusal = take(Request); refusal != nil { // what bursts refused cost apps nothing
+		if h, refusal = take(Request); refusal != nil { // requests refused by bursts cost apps nothing
 			t.Error(refusal)
 		}
 		check(h, `"apps";r=1;t=58`, `"bursts";r=4;t=3`)
@@ -101,7 +101,7 @@ func TestFields(t *testing.T) {
 	})
 }
 
-// What a batch holds counts besides, and may use more than there is.
+// Entries of a batch count in addition, even over the limit.
 func TestCharge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestCharge(t *testing.T) {
 	}
 }
 
-// However many holders there are, memory is bounded, and those who ask stay counted.
+// The number of holders in memory is limited, and active holders stay counted.
 func TestHoldersAreBounded(t *testing.T) {
 	t.Parallel()
 	s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 1, Window: caddy.Duration(time.Hour)})
@@ -151,7 +151,7 @@ func BenchmarkTake(b *testing.B) {
 // naive remembers each use.
 type naive struct{ at []int64 }
 
-// since counts what was used after a moment.
+// since returns the usage after a moment.
 func (n *naive) since(moment int64) (used int) {
 	for _, at := range n.at {
 		if at > moment {
@@ -161,7 +161,7 @@ func (n *naive) since(moment int64) (used int) {
 	return used
 }
 
-// In no window was more used than the limit, and nobody is refused who would be within it in a window that is one part longer.
+// No window exceeds the limit, and no request is refused that would fit into a window one part longer.
 func TestWindowAgainstNaiveCounter(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -191,7 +191,7 @@ func TestWindowAgainstNaiveCounter(t *testing.T) {
 	}
 }
 
-// Whoever waits as long as told is let in, and not before.
+// A request is admitted after the returned wait, and not earlier.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(2, 3))

@@ -16,43 +16,43 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// By is by whom a quota counts.
+// By is the kind of holder that a quota counts.
 type By string
 
-// The holders of quotas.
+// Kinds of holders.
 const (
 	Client  By = "client"  // an app, by its client_id
-	Person  By = "person"  // who is signed in, by the sub
+	Person  By = "person"  // the signed-in person, by sub
 	Network By = "network" // an IPv4 address, or the /64 of an IPv6 address
 )
 
-// What a quota can count, in addition to operations by their names, such as $expand.
+// Kinds of requests that a quota can count, in addition to operations by name, such as $expand.
 const (
 	Request = "request" // a request to the FHIR API
 	Token   = "token"   // a request to the token endpoint
 )
 
-// Quota says how much each app, person or network may ask for in any window of time. Who asks for more gets 429, and is told when to
-// try again. Gateways that share a store count together.
+// Quota limits the requests of each app, person or network in any time window. Requests over the limit get 429 with the time of the
+// next try. Gateways with a shared store count together.
 type Quota struct {
-	// What clients and metrics know it by: lower-case letters, digits, `-` and `_`. Required.
+	// The name in RateLimit fields and metrics: lower-case letters, digits, `-` and `_`. Required.
 	Name string `json:"name,omitempty"`
 
-	// By whom it counts: `client` (an app), `person`, or `network` (an IPv4 address, or the /64 of an IPv6 address). Required.
+	// The kind of holder: `client` (an app), `person`, or `network` (an IPv4 address, or the /64 of an IPv6 address). Required.
 	By By `json:"by,omitempty"`
 
-	// How much is let in in any window. Required.
+	// The maximum cost in any window. Required.
 	Limit int `json:"limit,omitempty"`
 
-	// How long a window is: whole seconds, from 1s to 31d. Required.
+	// The length of the window: whole seconds, from 1s to 31d. Required.
 	Window caddy.Duration `json:"window,omitempty"`
 
-	// What counts, and what one costs: `request`, `token`, or operations such as `$expand`; nothing else counts. Default: each
+	// The cost of each counted kind: `request`, `token`, or operations such as `$expand`. Other kinds are free. Default: each
 	// request to the FHIR API costs 1.
 	Costs map[string]int `json:"costs,omitempty"`
 }
 
-// subdirectives reads quotas from a Caddyfile.
+// subdirectives parses quotas from a Caddyfile.
 func subdirectives(to *[]Quota) (fields option.Block, repeatable []string) {
 	return option.Block{"quota": func(d *caddyfile.Dispenser) error {
 		var q Quota
@@ -76,7 +76,7 @@ func (q *Quota) parse(d *caddyfile.Dispenser) error {
 	return option.Block{"count": q.parseCount}.Parse(d, "count")
 }
 
-// parseCount reads what counts, and what it costs.
+// parseCount parses a kind of request and its cost.
 func (q *Quota) parseCount(d *caddyfile.Dispenser) error {
 	what, costs, err := option.OneOrTwo(d)
 	if err != nil {
@@ -98,7 +98,7 @@ func (q *Quota) parseCount(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// checkAll returns an error if a quota is invalid or two have one name.
+// checkAll returns an error if a quota is invalid or two quotas have the same name.
 func checkAll(quotas []Quota) error {
 	for i, q := range quotas {
 		if err := q.Check(); err != nil {
@@ -111,7 +111,7 @@ func checkAll(quotas []Quota) error {
 	return nil
 }
 
-// Bounds of a [Quota].
+// Limits of a [Quota].
 const (
 	maxLimit  = 1_000_000_000
 	minWindow = time.Second
@@ -171,10 +171,10 @@ func (q *Quota) cost(what string) int {
 	return q.Costs[Request]
 }
 
-// Whose names a holder by what tells it from others.
+// Whose returns the name of a holder from its identifying parts.
 func Whose(parts ...string) string { return strings.Join(parts, "\x00") }
 
-// WhatOf returns the kind of a request to the FHIR API that quotas count, by its path.
+// WhatOf returns the kind of a request to the FHIR API from its path.
 func WhatOf(path string) string {
 	if i := strings.LastIndexByte(path, '/'); strings.HasPrefix(path[i+1:], "$") {
 		return path[i+1:]
@@ -182,7 +182,7 @@ func WhatOf(path string) string {
 	return Request
 }
 
-// limit is a quota as it is counted.
+// limit is a quota prepared for counting.
 type limit struct {
 	Quota
 
@@ -195,25 +195,25 @@ func newLimit(q Quota) *limit {
 	return &limit{q, newRuler(window, localParts), newRuler(window, sharedParts), policyOf(q)}
 }
 
-// policyOf is the quota in RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, §3). The partition key, pk, is omitted.
+// policyOf returns a quota's RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, §3). The partition key, pk, is omitted.
 func policyOf(q Quota) string {
 	return fmt.Sprintf("%q;q=%d;w=%d", q.Name, q.Limit, int64(time.Duration(q.Window)/time.Second))
 }
 
-// standing is how a holder stands after a request.
+// standing is the state of a holder after a request.
 type standing struct {
 	refused bool
 	left    int
-	wait    time.Duration // until the request would be let in, or else until some of what was used is back
+	wait    time.Duration // until a refused request would be admitted, or else until some usage expires
 }
 
 const (
 	untold     = 128 // fraction (1/n) of a limit that a gateway admits before it updates the store
 	leaseShare = 16  // largest fraction (1/n) of the remaining quota that a gateway leases,
 	leastShare = 64  // and fraction of the limit that it may always lease, up to half of the remaining quota
-	keptShare  = 256 // the part of the limit that is not worth giving back
+	keptShare  = 256 // smallest fraction (1/n) of the limit worth returning
 
-	minLease, maxLease = 100 * time.Millisecond, 10 * time.Second // how long it keeps that
+	minLease, maxLease = 100 * time.Millisecond, 10 * time.Second // limits of a lease's duration
 )
 
 func (l *limit) leaseTime() time.Duration { return min(max(l.shared.part, minLease), maxLease) }
@@ -221,7 +221,7 @@ func (l *limit) leaseTime() time.Duration { return min(max(l.shared.part, minLea
 // share returns how much of the remaining quota may be leased.
 func (l *limit) share(free int) int { return max(free/leaseShare, min(free/2, l.Limit/leastShare)) }
 
-// tell adds the RateLimit fields (§3, §4) of a quota to those of others.
+// tell adds the RateLimit fields (§3, §4) of a quota.
 func (l *limit) tell(to http.Header, at standing) {
 	to.Add("RateLimit-Policy", l.policy)
 	field := make([]byte, 0, 64)
@@ -230,19 +230,19 @@ func (l *limit) tell(to http.Header, at standing) {
 	to.Add("RateLimit", string(strconv.AppendInt(field, seconds(at.wait), 10)))
 }
 
-// seconds are whole ones, rounded up, so that nobody tries again too early.
+// seconds rounds up, so that clients do not try again too early.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// Refusal says that a quota is used up.
+// Refusal is the error of a used-up quota.
 type Refusal struct {
-	Quota string // its name
-	By    By     // whom it counts
-	First bool   // in a minute, for this holder: worth noting
+	Quota string // name of the quota
+	By    By     // kind of the holder
+	First bool   // first refusal of this holder in a minute, worth logging
 
 	wait int64 // seconds
 }
 
-// refusal is that of a request, with Retry-After (RFC 6585 §4), which is the t of RateLimit.
+// refusal returns a refusal and sets Retry-After (RFC 6585 §4), which equals t in RateLimit.
 func (l *limit) refusal(to http.Header, at standing, first bool) *Refusal {
 	r := &Refusal{l.Name, l.By, first, max(1, seconds(at.wait))}
 	to.Set("Retry-After", strconv.FormatInt(r.wait, 10))
@@ -254,10 +254,11 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("the quota %s of the %s is used up", r.Quota, r.By)
 }
 
-// IssueType is the code of an OperationOutcome.
+// IssueType returns the code of the OperationOutcome.
 func (r *Refusal) IssueType() string { return "throttled" }
 
-// Diagnostics is what the client's developer may know. It has no quotation marks, which an error_description must not have (RFC 6749 §5.2).
+// Diagnostics returns the message for the client's developer. It must not contain quotation marks, which error_description
+// excludes (RFC 6749 §5.2).
 func (r *Refusal) Diagnostics() string {
 	return fmt.Sprintf("The quota %s of this %s is used up. Try again in %d s.", r.Quota, r.By, r.wait)
 }

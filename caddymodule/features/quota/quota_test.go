@@ -13,7 +13,7 @@ func TestCheck(t *testing.T) {
 	valid := func() Quota { return Quota{Name: "apps", By: Client, Limit: 1000, Window: caddy.Duration(time.Minute)} }
 	for name, test := range map[string]struct {
 		change func(*Quota)
-		want   string // in the error
+		want   string // substring of the error
 	}{
 		"as it is":         {func(*Quota) {}, ""},
 		"costs":            {func(q *Quota) { q.Costs = map[string]int{"request": 1, "token": 2, "$expand": 5, "$export-poll": 1000} }, ""},

@@ -11,31 +11,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-const maxRounds = 20 // in which other gateways may be quicker
+const maxRounds = 20 // attempts while other gateways win the race
 
-// Shared is where several gateways count together.
+// Shared is the store in which several gateways count together.
 type Shared struct {
-	Store store.Store // holds an entry for each holder
-	Keys  MAC         // the same at all gateways: nobody who reads the store can tell networks by trying
+	Store store.Store // contains an entry for each holder
+	Keys  MAC         // the same at all gateways: a reader of the store cannot find networks by trial
 }
 
-// MAC makes a keyed hash.
+// MAC computes keyed hashes.
 type MAC interface {
-	// MAC returns that of a text.
+	// MAC returns the hash of a text.
 	MAC(ctx context.Context, text string) ([]byte, error)
 }
 
-// borrowed is what the store gave, or why it did not.
+// borrowed is the result of borrowing from the store.
 type borrowed struct {
 	extra int
-	told  int           // of what was used before
-	free  int           // that is left there
-	wait  time.Duration // until there is enough; 0 if there was
+	told  int           // earlier usage, reported with this step
+	free  int           // remaining quota in the store
+	wait  time.Duration // time until enough remains; 0 if enough remained
 }
 
 var errBusy = errors.New("other gateways were quicker each time")
 
-// borrow takes from the store what a request costs, what was used before and not told, and more, as far as there is.
+// borrow takes the cost of a request, the unreported usage and, if possible, more from the store.
 func (s *Shared) borrow(ctx context.Context, l *limit, h *holder, cost, owed, step int) (b borrowed, err error) {
 	err = s.change(ctx, l, h, func(w *window, now int64) (again bool) {
 		b.free = max(0, l.Limit-w.sum)
@@ -59,8 +59,8 @@ func (s *Shared) giveBack(ctx context.Context, l *limit, h *holder, unused int) 
 	})
 }
 
-// change alters the entry of a holder in one round trip if no other gateway has done so since it was last seen. If alter leaves it
-// as it is, that counts once it was given what is stored.
+// change updates the entry of a holder. It takes one round trip if no other gateway has changed the entry since it was last seen.
+// If alter rejects a change, this counts only after reading the current entry.
 func (s *Shared) change(ctx context.Context, l *limit, h *holder, alter func(w *window, now int64) bool) error {
 	sum, err := s.Keys.MAC(ctx, "quota\x00"+string(h.key[:]))
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Shared) change(ctx context.Context, l *limit, h *holder, alter func(w *
 	return errBusy
 }
 
-// altered is what replaces an entry; nil if it stays.
+// altered returns the new value of an entry; nil if alter rejects the change.
 func altered(held []byte, l *limit, now int64, alter func(w *window, now int64) bool) ([]byte, error) {
 	w, err := decode(held)
 	if err != nil {
@@ -109,24 +109,24 @@ func altered(held []byte, l *limit, now int64, alter func(w *window, now int64) 
 	return w.appendTo([]byte{}), nil
 }
 
-// lease is what a holder may use without asking the store.
+// lease is the quota that a gateway may admit without a call to the store.
 type lease struct {
-	left  int // below 0: what was used, and the store was not told
-	step  int // what was leased last, beyond what was needed
-	free  int // what the store had left then
+	left  int // negative: usage not reported to the store
+	step  int // size of the last lease beyond the need
+	free  int // remaining quota in the store after that
 	asked int64
-	away  int64 // until when the store is not asked, since it did not answer
+	away  int64 // end of the pause after an unanswered call
 
-	refusedCost        int   // which the store had not left
-	refusedAt, retryAt int64 // until when that is known, and when there should be enough
+	refusedCost        int   // cost of the request that the store refused
+	refusedAt, retryAt int64 // end of the refusal's validity, and time of sufficient quota
 
-	turn  chan struct{} // of who asks the store, for what follows
-	seen  []byte        // what it held then
-	raced bool          // another gateway had changed it
+	turn  chan struct{} // semaphore for calls to the store; guards the fields below
+	seen  []byte        // last known entry
+	raced bool          // another gateway has changed the entry
 	end   *time.Timer
 }
 
-// covers uses what was leased, or what the store need not be told yet: while there is enough, as far as is known.
+// covers uses the lease or, while enough quota remains, unreported usage. It reports whether this covers the cost.
 func (e *lease) covers(cost int, l *limit, now int64) bool {
 	most := l.Limit / untold
 	if e.asked != 0 && e.free < l.Limit/leaseShare {
@@ -139,10 +139,10 @@ func (e *lease) covers(cost int, l *limit, now int64) bool {
 	return true
 }
 
-// forget begins anew for a holder who has used nothing for as long as the window: what was leased, or not told, is as old.
+// forget resets the lease of a holder without usage in the window: leased and unreported quota is as old.
 func (e *lease) forget() { e.left, e.asked = 0, 0 }
 
-// limits is how a holder stands, given what the store had left when it was just asked.
+// limits limits the standing by the quota that the store recently reported.
 func (e *lease) limits(at standing, l *limit, now int64) standing {
 	if e.asked != 0 && now-e.asked <= int64(l.leaseTime()) {
 		at.left = max(0, min(at.left, e.free+max(e.left, 0)))
@@ -150,7 +150,7 @@ func (e *lease) limits(at standing, l *limit, now int64) standing {
 	return at
 }
 
-// refuses says how long a request must wait which the store would refuse, as far as that is known.
+// refuses returns the wait for a request that the store would refuse, as known from its last refusal, or 0.
 func (e *lease) refuses(cost int, now int64) time.Duration {
 	if now >= e.refusedAt || cost < e.refusedCost {
 		return 0
@@ -158,7 +158,7 @@ func (e *lease) refuses(cost int, now int64) time.Duration {
 	return time.Duration(e.retryAt - now)
 }
 
-// next is how much may be leased beyond what is needed: twice as much each time, while it is used up before it ends.
+// next returns the size of the next lease beyond the need: doubled as long as leases are used up before they end.
 func (e *lease) next(l *limit, now int64) int {
 	if e.asked == 0 || now-e.asked > int64(l.leaseTime()) {
 		return 0
