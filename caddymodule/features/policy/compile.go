@@ -25,14 +25,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Rule is one rule of a site about who may see or do what, as a CEL expression over `token`, `request`, `resource` and `now`.
-// docs/reference/policies.md describes them.
+// Rule is one rule of a site that allows or denies requests and resources: a CEL expression over `token`, `request`,
+// `resource` and `now`. docs/reference/policies.md describes them.
 type Rule struct {
-	// `allow` or `deny`. Required. A rule that denies wins.
+	// `allow` or `deny`. Required. Deny rules take precedence.
 	Effect rule.Effect `json:"effect,omitempty"`
 
-	// The rule's name in logs and errors: up to 64 letters, digits, hyphens, underscores and dots. Default: its number
-	// among all.
+	// The rule's name in logs and errors: up to 64 letters, digits, hyphens, underscores and dots. Default: the rule's
+	// number.
 	Name string `json:"name,omitempty"`
 
 	// The CEL expression, which must be boolean. Required.
@@ -41,23 +41,23 @@ type Rule struct {
 	option.Source
 }
 
-// Set is a site's rules, compiled. It is safe for concurrent use.
+// Set is a site's compiled rules. It is safe for concurrent use.
 type Set struct {
 	denies, allows ruleList
-	elements       []string // of resources, that some rule looks at
+	elements       []string // resource elements that rules use
 }
 
-// ruleList are rules with one effect.
+// ruleList is the rules with one effect.
 type ruleList struct{ ofRequest, ofResource []*compiledRule }
 
-// compiledRule is a rule that can be evaluated.
+// compiledRule is a compiled rule.
 type compiledRule struct {
 	name    string
 	program cel.Program
-	partial cel.Program // evaluates what is known, before there is a resource, or without claims
+	partial cel.Program // for partially unknown input: before the resource is known, or without claims
 }
 
-// Compile compiles rules. Its error names all invalid rules.
+// Compile compiles rules. Its error lists all invalid rules.
 func Compile(rules []Rule) (*Set, error) {
 	env, err := environment()
 	if err != nil {
@@ -99,7 +99,7 @@ func (r Rule) check() error {
 	return nil
 }
 
-// wrong says which rule an error is about.
+// wrong adds the rule to an error.
 func (r Rule) wrong(err error) error {
 	err = fmt.Errorf("%s %s: %w", r.Effect, r.Name, err)
 	if r.Source.Source != "" {
@@ -147,7 +147,7 @@ func options(o cel.EvalOption) []cel.ProgramOption {
 	}
 }
 
-// located are the issues that CEL found, each with its place in the expression. CEL counts columns from 0.
+// located returns CEL's issues with their positions. CEL counts columns from 0.
 func located(issues *cel.Issues) error {
 	var all []error
 	for _, issue := range issues.Errors() {
@@ -161,16 +161,16 @@ func located(issues *cel.Issues) error {
 }
 
 const (
-	// maxCost is how much an evaluation may cost, in CEL's units: about what it takes to look at a thousand codings.
+	// maxCost is the limit of an evaluation in CEL's cost units: about a thousand codings.
 	maxCost = 100_000
-	// maxLength is how long an expression may be, in characters.
+	// maxLength is the maximum length of an expression in characters.
 	maxLength = 10_000
-	// interruptEvery is after how many steps of a loop the context is asked whether it is done.
+	// interruptEvery is the number of loop steps between checks of the context.
 	interruptEvery = 100
 )
 
-// environment is what expressions may use. Variables and their fields have types, so that a wrong name is found when
-// the rule is compiled. Of a resource that is unknown: its elements depend on its type.
+// environment declares the variables. Their fields have types, so that wrong names are compile errors. The resource
+// is dynamic because its elements depend on its type.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(
 		ext.NativeTypes(ext.ParseStructTags(true), reflect.TypeFor[Token](), reflect.TypeFor[Request]()),
@@ -187,8 +187,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// mentioned are the elements of the resource that an expression looks at; looks reports whether there are any. The
-// expression must name them, so that no more of a resource is read than needed.
+// mentioned returns the resource elements in an expression. looks reports whether there are any. The expression
+// must name them, so that only these are read.
 func mentioned(checked *ast.AST) (elements []string, looks bool, err error) {
 	isResource := func(e ast.NavigableExpr) bool {
 		return e.Kind() == ast.IdentKind && strings.TrimPrefix(e.AsIdent(), ".") == resourceName
@@ -205,7 +205,7 @@ func mentioned(checked *ast.AST) (elements []string, looks bool, err error) {
 	return elements, looks, nil
 }
 
-// elementOf is the element that is selected from the resource: resource.name, resource.?name, resource["name"] or
+// elementOf returns the element selected from the resource: resource.name, resource.?name, resource["name"] or
 // resource[?"name"].
 func elementOf(found ast.NavigableExpr) (string, bool) {
 	parent, ok := found.Parent()
@@ -228,27 +228,27 @@ func elementOf(found ast.NavigableExpr) (string, bool) {
 	return "", false
 }
 
-// The causes for which [Compile] refuses a rule.
+// Reasons for which [Compile] rejects a rule.
 var (
-	// errRule says that a rule's effect or name is not one.
+	// errRule is the error of an invalid effect or name.
 	errRule = errors.New("no rule")
-	// errExpression says that CEL does not accept the expression, or that it is not boolean.
+	// errExpression is the error of an invalid or non-boolean expression.
 	errExpression = errors.New("invalid expression")
 )
 
-// Input holds the variables of rules other than the resource. It must not be changed while the [rule.Judgement] is in use.
+// Input contains the variables of rules except the resource. It must not be changed while the [rule.Judgement] is in use.
 type Input struct {
-	// Token is who asks.
+	// Token is the access token.
 	Token Token
-	// Request is what they ask for.
+	// Request is the request.
 	Request Request
-	// Unread are the names of claims that the person has, but that could not be read: whatever depends on one, fails.
+	// Unread are the names of the person's claims that could not be read. Expressions that depend on them fail.
 	Unread []string
-	// Now is the time at which rules judge.
+	// Now is the time of the evaluation.
 	Now time.Time
 }
 
-// Token is what rules know of the access token. What the token does not say is empty.
+// Token is the access token as seen by rules. Missing values are empty.
 type Token struct {
 	// Issuer is the iss claim.
 	Issuer string `cel:"issuer"`
@@ -262,27 +262,27 @@ type Token struct {
 	Patient string `cel:"patient"`
 	// FHIRUser is the fhirUser claim.
 	FHIRUser string `cel:"fhir_user"`
-	// IDP is who tells of Groups and Claims: an identity provider, or local.
+	// IDP is the source of Groups and Claims: an identity provider, or local.
 	IDP string `cel:"idp"`
-	// Groups are those that the person is in.
+	// Groups are the person's groups.
 	Groups []string `cel:"groups"`
-	// Claims are further claims that the site names. One that is missing has no values.
+	// Claims are the additional claims that the site configures. A missing claim has no values.
 	Claims map[string][]string `cel:"claims"`
 }
 
-// Request is what rules know of a request, or of an entry of a batch. What the request does not say is empty.
+// Request is a request or batch entry as seen by rules. Missing values are empty.
 type Request struct {
-	// Interaction is FHIR's code, such as read or search-type.
+	// Interaction is the FHIR interaction code, such as read or search-type.
 	Interaction string `cel:"interaction"`
 	// Type is the resource type.
 	Type string `cel:"type"`
 	// ID is the resource's logical id.
 	ID string `cel:"id"`
-	// Compartment is where a search in a compartment looks, such as Patient/1.
+	// Compartment is the compartment of a search, such as Patient/1.
 	Compartment string `cel:"compartment"`
-	// Operation is an operation's name, such as $everything.
+	// Operation is the name of an operation, such as $everything.
 	Operation string `cel:"operation"`
-	// Parameters are those of the query and of the form, by their names with modifiers.
+	// Parameters are the query and form parameters by name, including modifiers.
 	Parameters map[string][]string `cel:"parameters"`
 	// Method is the HTTP method.
 	Method string `cel:"method"`
@@ -290,8 +290,8 @@ type Request struct {
 	ClientIP string `cel:"client_ip"`
 }
 
-// newInput returns the input for a request. Claims that the token lacks have no values: which claims a token has depends on
-// its issuer.
+// newInput returns the input for a request. Claims that the token lacks have no values, because issuers include different
+// claims.
 func newInput(r rule.Request, claims []string) *Input {
 	i := r.Interaction
 	in := &Input{Now: time.Now(), Request: Request{
@@ -317,10 +317,10 @@ func newInput(r rule.Request, claims []string) *Input {
 	return in
 }
 
-// variables are what an expression finds by name.
+// variables resolves the variables of an expression.
 type variables struct {
 	in       *Input
-	resource *elements // nil if the request alone is judged
+	resource *elements // nil if only the request is evaluated
 }
 
 // ResolveName implements cel.Activation.
@@ -343,17 +343,17 @@ func (v variables) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (variables) Parent() cel.Activation { return nil }
 
-// resourceName is the variable that holds the resource.
+// resourceName is the name of the resource variable.
 const resourceName = "resource"
 
-// elements are the elements of a resource that rules look at, read when the first rule does.
+// elements are the elements of a resource that rules use, read on first use.
 type elements struct {
 	resource resource.Resource
 	names    []string
 	read     any
 }
 
-// value is the resource as expressions see it. One that cannot be read makes all fail that look at it.
+// value returns the resource as a CEL value. If it cannot be read, rules that use it fail.
 func (e *elements) value() any {
 	if e.read != nil {
 		return e.read
@@ -375,7 +375,7 @@ func (e *elements) value() any {
 	return e.read
 }
 
-// read reads a JSON value. Numbers without a fraction are integers, as far as they fit.
+// read reads a JSON value. Numbers without a fraction are integers if they fit.
 func read(c *rawjson.Cursor) (any, error) {
 	switch c.Kind() {
 	case rawjson.Object:

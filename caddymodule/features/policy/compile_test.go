@@ -25,7 +25,7 @@ func TestCompileErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		from Rule
-		want string // in the error
+		want string // substring of the error
 		err  error
 	}{
 		{"syntax", Rule{Effect: rule.Deny, Expression: "token.patient =="}, "column 17: Syntax error", errExpression},
@@ -55,7 +55,7 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
-// TestCompileAll checks that one compilation reports all errors.
+// One compilation reports all errors.
 func TestCompileAll(t *testing.T) {
 	t.Parallel()
 	_, err := Compile([]Rule{{Effect: rule.Deny, Expression: "a"}, {Effect: rule.Allow, Name: "second", Expression: "b"}})
@@ -64,7 +64,7 @@ func TestCompileAll(t *testing.T) {
 	}
 }
 
-// TestMentioned checks that the elements that a rule reads are found in its syntax tree.
+// The resource elements of a rule are found in its syntax tree.
 func TestMentioned(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -99,7 +99,7 @@ func TestMentioned(t *testing.T) {
 
 var documentedRule = regexp.MustCompile("(?s)```\n(allow|deny) ([a-z-]+) `([^`]+)`\n```")
 
-// documentedRules are the rules of a page of the documentation, by name.
+// documentedRules returns the rules of a documentation page by name.
 func documentedRules(t *testing.T, page string) map[string]*Set {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/" + page)
@@ -117,7 +117,7 @@ func documentedRules(t *testing.T, page string) map[string]*Set {
 	return sets
 }
 
-// fixedPolicy judges requests as those of a token, at a time.
+// fixedPolicy evaluates requests with a fixed token and time.
 type fixedPolicy struct {
 	t     *testing.T
 	set   *Set
@@ -158,7 +158,7 @@ func (g guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// get returns the status and the body of a response.
+// get returns the status and body of a response.
 func (g guarded) get(h enforce.Holder, target string) (int, []byte) {
 	g.t.Helper()
 	w := httptest.NewRecorder()
@@ -171,7 +171,7 @@ func (g guarded) get(h enforce.Holder, target string) (int, []byte) {
 	return w.Code, w.Body.Bytes()
 }
 
-// found are the resources that a search finds.
+// found returns the references of the resources found by a search.
 func (g guarded) found(h enforce.Holder, target string) []string {
 	g.t.Helper()
 	status, body := g.get(h, target)
@@ -194,7 +194,7 @@ func (g guarded) found(h enforce.Holder, target string) []string {
 // reader may read everything.
 var reader = enforce.Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}
 
-// labelled are records with security labels, and one without.
+// labelled are resources with security labels, and one without labels.
 var labelled = [][]byte{
 	[]byte(`{"resourceType":"Patient","id":"a","name":[{"family":"Adams"}],"meta":{"security":[{"display":"no code"},{"system":"http://terminology.hl7.org/CodeSystem/v3-ActCode","code":"VIP"}]}}`),
 	[]byte(`{"resourceType":"Patient","id":"b","name":[{"family":"Brown"}]}`),
@@ -252,7 +252,7 @@ func TestDocumentedRules(t *testing.T) {
 	}
 }
 
-// TestDocumentedResearch checks that a name does not come along with something else either.
+// Names are not revealed through other resources or includes.
 func TestDocumentedResearch(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, fixedPolicy{set: documentedRules(t, "reference/policies.md")["research"], token: Token{ClientID: "research"}}, labelled...)
@@ -266,7 +266,7 @@ func TestDocumentedResearch(t *testing.T) {
 	}
 }
 
-// TestDocumentedSandbox checks which sample records the clinician of docs/guides/sandbox.md sees.
+// The documented policy shows the sandbox clinician the documented sample resources.
 func TestDocumentedSandbox(t *testing.T) {
 	t.Parallel()
 	records, err := sample.Records()

@@ -1,6 +1,6 @@
-// Package policy judges requests by a site's own rules, written in CEL: the subdirectives `allow` and `deny` of fhir_bearer.
+// Package policy evaluates a site's own rules, written in CEL: the subdirectives `allow` and `deny` of fhir_bearer.
 //
-// A rule that cannot be evaluated is applied in the safe direction: a deny rule denies, and an allow rule does not allow.
+// A rule that cannot be evaluated fails safe: a deny rule denies, and an allow rule does not allow.
 //
 // References: Common Expression Language (https://cel.dev).
 package policy
@@ -30,7 +30,7 @@ import (
 
 func init() { caddy.RegisterModule(new(Policy)) }
 
-// Policy allows or denies requests and resources by a site's own rules, on top of SMART scopes.
+// Policy allows or denies requests and resources by a site's own rules, in addition to SMART scopes.
 type Policy struct {
 	// The site's own rules. Default: none.
 	Rules []Rule `json:"rules,omitempty"`
@@ -50,7 +50,7 @@ func (p *Policy) Subdirectives() (fields option.Block, repeatable []string) {
 	return option.Block{"allow": p.parseRule, "deny": p.parseRule}, []string{"allow", "deny"}
 }
 
-// parseRule reads a rule.
+// parseRule parses a rule.
 func (p *Policy) parseRule(d *caddyfile.Dispenser) error {
 	r := Rule{Effect: rule.Effect(d.Val())}
 	r.SetSource(option.PositionOf(d))
@@ -77,7 +77,7 @@ func (p *Policy) Policy(s bearer.Site) (rule.Policy, error) {
 	return p, err
 }
 
-// warnAmbiguousClaims warns of rules that would take groups or claims of one provider for those of another.
+// warnAmbiguousClaims warns about rules that would accept one provider's groups or claims as another's.
 func (p *Policy) warnAmbiguousClaims(s bearer.Site) {
 	for _, r := range p.Rules {
 		mentions := func(name string) bool { return strings.Contains(r.Expression, "token."+name) }
@@ -92,7 +92,7 @@ func (p *Policy) Judge(ctx context.Context, r rule.Request) rule.Judgement {
 	return p.set.Request(ctx, newInput(r, p.claims))
 }
 
-// Failed implements [rule.Policy]: it logs which rule failed. The reason may contain patient data, which must not be logged.
+// Failed implements [rule.Policy]: it logs the failed rule. The reason may contain patient data, which must not be logged.
 func (p *Policy) Failed(r *http.Request, err error) {
 	if errors.Is(err, tokenclaim.ErrUnread) {
 		user, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Get("http.auth.user.id")
@@ -105,7 +105,8 @@ func (p *Policy) Failed(r *http.Request, err error) {
 
 var _ bearer.PolicyFeature = (*Policy)(nil)
 
-// decide evaluates the rules. A rule that fails denies, or does not allow. The first rule that allows decides.
+// decide evaluates the rules. A failing deny rule denies; a failing allow rule does not allow. The first matching allow rule
+// decides.
 func decide(ctx context.Context, denies, allows []*compiledRule, v variables) (d rule.Decision) {
 	for _, r := range denies {
 		if yes, err := r.isTrue(ctx, v); yes || err != nil {
@@ -136,7 +137,7 @@ func (r *compiledRule) isTrue(ctx context.Context, v variables) (bool, error) {
 	return value == types.True, nil
 }
 
-// evaluate returns [types.Unknown] if the value depends on what is unknown: claims that could not be read, and others.
+// evaluate returns [types.Unknown] if the value depends on unread claims or other unknown attributes.
 func (r *compiledRule) evaluate(ctx context.Context, v variables, unknown ...*cel.AttributePatternType) (ref.Val, error) {
 	for _, name := range v.in.Unread {
 		unknown = append(unknown, cel.AttributePattern("token").QualString("claims").QualString(name))
@@ -156,7 +157,7 @@ func (r *compiledRule) evaluate(ctx context.Context, v variables, unknown ...*ce
 	return value, err
 }
 
-// Request judges a request. Rules about resources that cannot apply to this request are left out of the judgement.
+// Request evaluates a request. The judgement omits resource rules that cannot apply to this request.
 func (s *Set) Request(ctx context.Context, in *Input) rule.Judgement {
 	v := variables{in: in}
 	j := rule.Judgement{Decision: decide(ctx, s.denies.ofRequest, s.allows.ofRequest, v)}
@@ -170,10 +171,10 @@ func (s *Set) Request(ctx context.Context, in *Input) rule.Judgement {
 	return j
 }
 
-// unknownResource stands for a resource that is not there yet.
+// unknownResource marks a resource that is not available yet.
 var unknownResource = cel.AttributePattern(resourceName)
 
-// open are the rules that could be true, or fail, for some resource.
+// open returns the rules that could be true, or fail, for some resource.
 func (l ruleList) open(ctx context.Context, v variables) (open []*compiledRule) {
 	for _, r := range l.ofResource {
 		if value, err := r.evaluate(ctx, v, unknownResource); err == nil && value == types.False {
@@ -184,9 +185,9 @@ func (l ruleList) open(ctx context.Context, v variables) (open []*compiledRule) 
 	return open
 }
 
-// openRules are the rules whose result for one request depends on the resource.
+// openRules are the rules whose result for a request depends on the resource.
 type openRules struct {
-	elements       []string // of resources, that some rule looks at
+	elements       []string // resource elements that rules use
 	in             *Input
 	denies, allows []*compiledRule
 }
@@ -197,7 +198,7 @@ func (o *openRules) MayDeny() bool { return len(o.denies) > 0 }
 // MayAllow implements [rule.Resources].
 func (o *openRules) MayAllow() bool { return len(o.allows) > 0 }
 
-// LooksAt implements [rule.Resources]. Rules may look at an element by what FHIR JSON adds to it, too.
+// LooksAt implements [rule.Resources]. Rules may use an element's extensions in FHIR JSON, too.
 func (o *openRules) LooksAt(element string) bool {
 	return slices.Contains(o.elements, element) || slices.Contains(o.elements, "_"+element)
 }

@@ -23,8 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// TestAmbiguousClaims checks that a rule over groups or claims that does not name their provider causes a warning if there
-// are several.
+// With several providers, a rule about groups or claims that does not name the provider logs a warning.
 func TestAmbiguousClaims(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -49,7 +48,7 @@ func TestAmbiguousClaims(t *testing.T) {
 	}
 }
 
-// TestSubdirectives checks that rules keep their order, name and place, and that invalid ones are rejected.
+// Rules keep their order, name and position. Invalid rules are rejected.
 func TestSubdirectives(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ block, want, err string }{
@@ -80,8 +79,7 @@ func TestSubdirectives(t *testing.T) {
 	}
 }
 
-// TestNewInput checks what rules see of a request: claims that the configuration names have no values if the token lacks
-// them, and others do not exist.
+// Rules see configured claims without values if the token lacks them, and no other claims.
 func TestNewInput(t *testing.T) {
 	t.Parallel()
 	token := &guard.Token{Issuer: "https://h.example", Subject: "u1", ClientID: "c1", Scope: "openid user/*.rs", FHIRUser: "Practitioner/1"}
@@ -112,7 +110,7 @@ func TestNewInput(t *testing.T) {
 	}
 }
 
-// TestUnreadIsLogged: with the names of claims and the person; what other errors say is left out.
+// The log of unread claims contains their names and the person. Other errors are logged without their text.
 func TestUnreadIsLogged(t *testing.T) {
 	t.Parallel()
 	repl := caddy.NewReplacer()
@@ -131,7 +129,7 @@ func TestUnreadIsLogged(t *testing.T) {
 	}
 }
 
-// compiled are rules of the form "allow expression" or "deny expression".
+// compiled compiles rules of the form "allow expression" or "deny expression".
 func compiled(t testing.TB, rules ...string) *Set {
 	t.Helper()
 	var all []Rule
@@ -155,7 +153,7 @@ func parsed(t testing.TB, text string) resource.Resource {
 	return res
 }
 
-// judged is the decision about a resource.
+// judged returns the decision about a resource.
 func judged(ctx context.Context, j rule.Judgement, res resource.Resource) rule.Decision {
 	if j.Resources == nil {
 		return rule.Decision{}
@@ -163,7 +161,7 @@ func judged(ctx context.Context, j rule.Judgement, res resource.Resource) rule.D
 	return j.Resources.Judge(ctx, res)
 }
 
-// input is what most tests judge.
+// input is the input of most tests.
 func input() Input {
 	return Input{
 		Token: Token{Issuer: "https://issuer.example", Subject: "alice", ClientID: "app", Scopes: []string{"openid", "user/*.rs"}, FHIRUser: "Practitioner/alice"},
@@ -212,7 +210,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestUnread: what depends on a claim that could not be read denies, or allows nothing. All else is as always.
+// A rule that depends on an unread claim denies, or does not allow. Other rules are not affected.
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	deny, fails := rule.Decision{Effect: rule.Deny, Rule: "1"}, true
@@ -252,7 +250,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestOpen checks that rules about resources are asked of resources only where they can apply.
+// Resource rules are evaluated only if they can apply to the request.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -325,7 +323,7 @@ func TestResource(t *testing.T) {
 	}
 }
 
-// TestInterrupted checks that an evaluation ends with the request, and then denies.
+// The end of the request interrupts an evaluation, which then denies.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -372,8 +370,8 @@ func TestDeniesType(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, rules string // separated by ;
-		patients    bool   // all are denied
-		others      bool   // all Observations are
+		patients    bool   // all Patients are denied
+		others      bool   // all Observations are denied
 	}{
 		{"by type", "deny resource.resourceType == 'Patient'", true, false},
 		{"by type and token", "deny token.client_id == 'app' && resource.resourceType in ['Patient', 'Person']", true, false},
