@@ -14,25 +14,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// MaxSize is how large a Bundle may be, in bytes: enough for thousands of brands, few enough
-// to be kept in memory.
+// MaxSize is the maximum size of a Bundle in bytes: enough for thousands of brands, small
+// enough for memory.
 const MaxSize = 16 << 20
 
-// Bundle is a User Access Brands Bundle that keeps the rules of its profiles.
+// Bundle is a valid User Access Brands Bundle.
 type Bundle struct {
 	content   []byte
-	tag       string // the ETag
+	tag       string // ETag
 	timestamp time.Time
 	primary   *smart.Identifier
 }
 
-// Primary returns the identifier of the brand that stands for this server, or nil if the
-// only one has none.
+// Primary returns the identifier of this server's brand, or nil if the only brand has no
+// identifier.
 func (b *Bundle) Primary() *smart.Identifier { return b.primary }
 
-// Read returns the Bundle of a JSON text. Its errors name what is wrong, and where. The
-// primary brand is the one with the identifier given here or, if that is nil, the one to
-// which the Endpoint of fhirBase belongs.
+// Read parses and validates a Bundle. Its errors contain the path of each problem. The
+// primary brand is the brand with the identifier primary or, if primary is nil, the
+// brand whose Endpoint is fhirBase.
 func Read(content []byte, fhirBase string, primary *smart.Identifier) (*Bundle, error) {
 	if len(content) > MaxSize {
 		return nil, fmt.Errorf("a Bundle of %d bytes is too large: at most %d", len(content), MaxSize)
@@ -49,7 +49,7 @@ func Read(content []byte, fhirBase string, primary *smart.Identifier) (*Bundle, 
 	return &Bundle{content: content, tag: tagOf(content), timestamp: root.member("timestamp").instant(), primary: chosen}, err
 }
 
-// parse refuses what two readers could understand differently, such as a name twice.
+// parse rejects ambiguous JSON, such as duplicate names.
 func parse(content []byte) (element, *problems, error) {
 	found := new(problems)
 	root := element{path: "Bundle", found: found}
@@ -67,7 +67,7 @@ func parse(content []byte) (element, *problems, error) {
 	return root, found, nil
 }
 
-// checkBundle checks the rules of User Access Brands Bundle, and returns its resources.
+// checkBundle checks the User Access Brands Bundle profile, and returns the resources.
 func checkBundle(root element) members {
 	root.walk()
 	root.member("resourceType").oneOf("Bundle")
@@ -108,8 +108,8 @@ func checkMeta(resource element) {
 	}
 }
 
-// choosePrimary returns the identifier that the SMART configuration names. Exactly one brand
-// must have it.
+// choosePrimary returns the identifier for the SMART configuration. Exactly one brand must
+// have it.
 func choosePrimary(resources members, fhirBase string, wanted *smart.Identifier) (*smart.Identifier, error) {
 	if wanted == nil {
 		brand, err := brandOf(resources, fhirBase)
@@ -131,8 +131,8 @@ func choosePrimary(resources members, fhirBase string, wanted *smart.Identifier)
 
 var errAmbiguous = errors.New("several brands have this server's Endpoint: name the identifier of the primary one with primary")
 
-// brandOf returns the brand to which the Endpoint of a FHIR API belongs. Of several it is
-// the one that is part of no other.
+// brandOf returns the brand whose Endpoint is the FHIR API. Of several brands, it is the
+// only one without partOf.
 func brandOf(resources members, fhirBase string) (element, error) {
 	var all, top []element
 	for _, brand := range resources.all("Organization") {
@@ -158,7 +158,7 @@ func brandOf(resources members, fhirBase string) (element, error) {
 
 func sameBase(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
-// identifiers are those of a brand that have a value.
+// identifiers returns the identifiers of a brand that have a value.
 func identifiers(brand element) (list []smart.Identifier) {
 	for _, identifier := range brand.each("identifier") {
 		if value := identifier.member("value").text(); value != "" {
@@ -193,7 +193,7 @@ func countIdentifier(resources members, wanted smart.Identifier) (n int) {
 	return n
 }
 
-// checkBrand checks the rules of User Access Brand.
+// checkBrand checks the User Access Brand profile.
 func checkBrand(brand element, bundle members) {
 	brand.member("name").required()
 	for _, alias := range brand.each("alias") {
@@ -212,7 +212,7 @@ func checkBrand(brand element, bundle members) {
 	checkParent(brand, bundle)
 }
 
-// checkWebsite checks the telecom: the one website, or why there is none.
+// checkWebsite checks the telecom: one website, or the reason for its absence.
 func checkWebsite(brand element) {
 	list := brand.each("telecom")
 	if len(list) != 1 {
@@ -227,7 +227,7 @@ func checkWebsite(brand element) {
 	checkUse(website, "org-3")
 }
 
-// checkUse refuses homes: an organization has none.
+// checkUse rejects the use home, which organizations cannot have.
 func checkUse(e element, invariant string) {
 	if use := e.member("use"); use.exists() && use.text() == "home" {
 		use.fail("must not be home (%s)", invariant)
@@ -246,8 +246,8 @@ func checkIdentifier(identifier element) {
 const URISystem = "urn:ietf:rfc:3986"
 
 // checkAddress allows a state, a city with its state, both with a postal code or also a
-// street, and a postal code alone. Where an address names a country, the state may be
-// missing: most countries have none in their addresses.
+// street, and a postal code alone. With a country, the state may be missing: most
+// countries do not use states in addresses.
 func checkAddress(address element) {
 	has := func(name string) bool { return address.member(name).exists() }
 	checkUse(address, "org-2")
@@ -263,8 +263,8 @@ func checkAddress(address element) {
 	}
 }
 
-// checkCategories checks that codings name code and system. A brand may have types of other
-// value sets too.
+// checkCategories checks that codings have a code and a system. Types from other value sets
+// are allowed.
 func checkCategories(brand element) {
 	for _, category := range brand.each("type") {
 		for _, coding := range category.each("coding") {
@@ -284,7 +284,7 @@ func checkEndpoints(brand element, bundle members) (references []string) {
 }
 
 // checkParent checks the depth of the hierarchy: a brand has its own portal, or is part of
-// the brand that has it.
+// the brand with the portal.
 func checkParent(brand element, bundle members) {
 	partOf := brand.member("partOf")
 	if !partOf.exists() {
@@ -295,7 +295,7 @@ func checkParent(brand element, bundle members) {
 	}
 }
 
-// refers reports whether a brand names an Endpoint.
+// refers reports whether a brand refers to an Endpoint.
 func refers(brand, endpoint element, bundle members) bool {
 	return slices.ContainsFunc(brand.each("endpoint"), func(reference element) bool {
 		text, _ := reference.member("reference").value.(string)
@@ -303,15 +303,15 @@ func refers(brand, endpoint element, bundle members) bool {
 	})
 }
 
-// The extensions of User Access Brand.
+// Extensions of User Access Brand.
 const (
 	brandExtension  = "http://hl7.org/fhir/StructureDefinition/organization-brand"
 	portalExtension = "http://hl7.org/fhir/StructureDefinition/organization-portal"
 )
 
-// part is one of the extensions within an extension.
+// part is a nested extension.
 type part struct {
-	value  string // the name of its value
+	value  string // name of the value element
 	repeat bool
 	check  func(element)
 }
@@ -335,7 +335,7 @@ var portalParts = map[string]part{
 	"portalEndpoint":    {"valueReference", true, func(element) {}},
 }
 
-// checkExtensions checks brand and portal extensions; others are left alone.
+// checkExtensions checks brand and portal extensions. Other extensions are allowed.
 func checkExtensions(brand element, endpoints []string) {
 	for _, extension := range brand.each("extension") {
 		switch extension.member("url").required() {
@@ -365,7 +365,7 @@ func checkParts(extension element, parts map[string]part) {
 	}
 }
 
-// checkPortalEndpoints is the invariant uab-1.
+// checkPortalEndpoints checks the invariant uab-1.
 func checkPortalEndpoints(portal element, endpoints []string) {
 	for _, e := range portal.each("extension") {
 		reference := e.member("valueReference").member("reference")
@@ -383,7 +383,7 @@ const (
 	payloadCode      = "none"
 )
 
-// checkEndpoint checks the rules of User Access Endpoint.
+// checkEndpoint checks the User Access Endpoint profile.
 func checkEndpoint(endpoint element, bundle members) {
 	endpoint.member("status").oneOf("active", "suspended", "error", "off", "entered-in-error", "test")
 	connection := endpoint.member("connectionType")
@@ -415,7 +415,7 @@ func checkVersions(endpoint element) {
 	}
 }
 
-// checkContact checks that there is a page for developers.
+// checkContact checks that the contact includes a page for developers.
 func checkContact(endpoint element) {
 	pages := 0
 	for _, contact := range endpoint.each("contact") {
@@ -438,7 +438,7 @@ func checkPayload(endpoint element) {
 	}
 }
 
-// members are the resources of a Bundle by what a reference to them may say.
+// members are the resources of a Bundle by possible reference.
 type members map[string]element
 
 // addEntry adds the resource of an entry.
@@ -481,7 +481,7 @@ func kindOf(resource element) string {
 	return kind
 }
 
-// all returns the resources of a type in their order.
+// all returns the resources of a type, sorted by reference.
 func (m members) all(kind string) []element {
 	var list []element
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -492,7 +492,7 @@ func (m members) all(kind string) []element {
 	return list
 }
 
-// resolve returns the resource that a Reference names, of a type. It must be in the Bundle.
+// resolve returns the resource that a Reference refers to. It must be in the Bundle and have the type kind.
 func (m members) resolve(reference element, kind string) (element, bool) {
 	text := reference.member("reference").required()
 	resource, ok := m[text]

@@ -33,8 +33,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Each case changes the text of a Bundle that is in order.
-// The example of the documentation keeps the rules.
+// The documented example is valid.
 func TestReadExample(t *testing.T) {
 	t.Parallel()
 	example, err := os.ReadFile("../../../docs/examples/user-access-brands.json")
@@ -130,7 +129,7 @@ func TestReadRefusesEndpointOfNobody(t *testing.T) {
 	}
 }
 
-// Whoever writes a Bundle learns of all that is wrong at once, but not of thousands.
+// The error lists all problems of a Bundle, up to a limit.
 func TestReadTellsAll(t *testing.T) {
 	t.Parallel()
 	text := strings.NewReplacer(`"status": "active",`, "", `"name": "Example Clinic",`, "").Replace(network(t))
@@ -161,7 +160,7 @@ func TestPrimary(t *testing.T) {
 		change    *strings.Replacer
 		base      string
 		configure *smart.Identifier
-		want      string // or part of the error
+		want      string // or a substring of the error
 	}{
 		{"configured", strings.NewReplacer(), "https://other.example/fhir", &smart.Identifier{System: system, Value: "https://clinic.example"}, "https://clinic.example"},
 		{"configured, of no brand", strings.NewReplacer(), fhirBase, &smart.Identifier{System: system, Value: "https://x.example"}, "0 identifiers"},
@@ -185,7 +184,7 @@ func TestPrimary(t *testing.T) {
 	}
 }
 
-// FuzzRead reads any text. What is accepted is JSON, and is served as it was read.
+// FuzzRead reads arbitrary text. Accepted text is JSON and is served unchanged.
 func FuzzRead(f *testing.F) {
 	f.Add(network(f))
 	f.Add(`{"resourceType":"Bundle","type":"collection","entry":[{"resource":{"resourceType":"Organization","telecom":[null]}}]}`)

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// maxProblems are reported of one Bundle.
+// maxProblems is the maximum number of reported problems of a Bundle.
 const maxProblems = 20
 
-// problems are what is wrong with a Bundle, and where.
+// problems are the problems of a Bundle with their paths.
 type problems struct {
 	found []error
 	more  int
@@ -38,7 +38,7 @@ func (p *problems) err() error {
 	return errors.Join(p.found...)
 }
 
-// element is a part of a Bundle. Its value is nil if it is not there.
+// element is a part of a Bundle. The value of a missing element is nil.
 type element struct {
 	path  string
 	value any
@@ -61,7 +61,7 @@ func (e element) member(name string) element {
 	return member
 }
 
-// each returns the items of a member that may repeat.
+// each returns the items of a repeatable member.
 func (e element) each(name string) []element {
 	list := e.member(name)
 	values, ok := list.value.([]any)
@@ -75,7 +75,7 @@ func (e element) each(name string) []element {
 	return items
 }
 
-// text returns a string, or "" if there is none.
+// text returns a string, or "" if the element is missing.
 func (e element) text() string {
 	text, ok := e.value.(string)
 	if e.exists() && !ok {
@@ -84,7 +84,7 @@ func (e element) text() string {
 	return text
 }
 
-// required is text that must be there.
+// required returns a mandatory string.
 func (e element) required() string {
 	text := e.text()
 	if !e.exists() {
@@ -93,14 +93,14 @@ func (e element) required() string {
 	return text
 }
 
-// oneOf checks a code that must be there.
+// oneOf checks a mandatory code.
 func (e element) oneOf(codes ...string) {
 	if code := e.required(); e.exists() && !slices.Contains(codes, code) {
 		e.fail("%.50q is not one of %s", code, strings.Join(codes, ", "))
 	}
 }
 
-// walk checks what holds for all of FHIR's JSON, and the reasons for what is absent.
+// walk checks the general rules of FHIR JSON and the codes of absence reasons.
 func (e element) walk() {
 	switch value := e.value.(type) {
 	case nil:
@@ -116,8 +116,7 @@ func (e element) walk() {
 	}
 }
 
-// walkArray allows null in arrays: it stands for a primitive of which only the extensions
-// are there.
+// walkArray allows null in arrays: the null of a primitive that has only extensions.
 func (e element) walkArray(items []any) {
 	if len(items) == 0 {
 		e.fail("must not be empty")
@@ -141,10 +140,10 @@ func (e element) walkObject(members map[string]any) {
 	}
 }
 
-// absentReason is the extension that says why something is absent.
+// absentReason is the extension with the reason why a value is absent.
 const absentReason = "http://hl7.org/fhir/StructureDefinition/data-absent-reason"
 
-// isAbsent reports whether an object gives a reason why its primitive member is absent.
+// isAbsent reports whether an object contains a reason for the absence of a primitive member.
 func (e element) isAbsent(name string) bool {
 	primitive := element{value: e.member("_" + name).value, found: new(problems)}
 	return slices.ContainsFunc(primitive.each("extension"), func(extension element) bool {
@@ -157,20 +156,20 @@ var (
 	versionForm = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)?(-[a-z0-9]+)?$`)
 )
 
-// isWebAddress reports whether a text is a URL that a browser can open.
+// isWebAddress reports whether a text is a URL that browsers can open.
 func isWebAddress(text string, schemes ...string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Hostname() != "" && u.User == nil && slices.Contains(schemes, u.Scheme)
 }
 
-// webAddress checks a URL that must be there.
+// webAddress checks a mandatory URL.
 func (e element) webAddress(schemes ...string) {
 	if text := e.required(); e.exists() && !isWebAddress(text, schemes...) {
 		e.fail("%.100q must be a URL with %s and a host", text, strings.Join(schemes, ": or ")+":")
 	}
 }
 
-// isImage reports whether a text is the address of a logo, or the logo itself.
+// isImage reports whether a text is the address or the data of a logo.
 func isImage(text string) bool {
 	return strings.HasPrefix(text, "data:image/") || isWebAddress(text, "https")
 }
@@ -181,7 +180,7 @@ func (e element) image() {
 	}
 }
 
-// instant checks a time that must be there (FHIR R4, instant).
+// instant checks a mandatory time (FHIR R4, instant).
 func (e element) instant() time.Time {
 	text := e.required()
 	at, err := time.Parse(time.RFC3339, text)

@@ -25,19 +25,19 @@ func init() {
 	endpoint.Register("user-access-brands")
 }
 
-// UserAccessBrands is the organization behind the FHIR API, as apps show it to people who look for their records (SMART
-// App Launch 2.2, User-access Brands). It is served at `{fhir_base}/.well-known/user-access-brands`, to which the SMART
-// configuration links.
+// UserAccessBrands is the organization behind the FHIR API, as apps show it to users who look for their records (SMART
+// App Launch 2.2, User-access Brands). It is served at `{fhir_base}/.well-known/user-access-brands`. The SMART
+// configuration links to it.
 type UserAccessBrands struct {
-	// A User Access Brands Bundle. It is checked by the rules of its profiles. Required.
+	// A User Access Brands Bundle. It must conform to the profiles. Required.
 	Bundle json.RawMessage `json:"bundle,omitempty"`
 
-	// The identifier of this server's brand in the Bundle. Default: that of the brand to which the Endpoint with the
-	// address of this FHIR API belongs.
+	// The identifier of this server's brand in the Bundle. Default: that of the brand whose Endpoint has the address
+	// of this FHIR API.
 	Primary *smart.Identifier `json:"primary,omitempty"`
 
-	at     option.Position // in the Caddyfile
-	bundle *Bundle         // Bundle, checked
+	at     option.Position // position in the Caddyfile
+	bundle *Bundle         // validated form of the field Bundle
 }
 
 // CaddyModule returns the Caddy module information.
@@ -54,7 +54,7 @@ func (b *UserAccessBrands) Subdirectives() (fields option.Block, repeatable []st
 	return option.Block{"user_access_brands": b.parse}, nil
 }
 
-// parse reads the Bundle in a file into the configuration.
+// parse reads the Bundle from a file into the configuration.
 func (b *UserAccessBrands) parse(d *caddyfile.Dispenser) error {
 	b.at = option.PositionOf(d)
 	var file string
@@ -76,7 +76,7 @@ func (b *UserAccessBrands) parse(d *caddyfile.Dispenser) error {
 	}}.Parse(d)
 }
 
-// parseIdentifier reads an identifier, which is a URL unless a system is named.
+// parseIdentifier parses an identifier. Without a system, it is a URL.
 func parseIdentifier(d *caddyfile.Dispenser) (smart.Identifier, error) {
 	first, second, err := option.OneOrTwo(d)
 	if second == "" {
@@ -115,11 +115,10 @@ var (
 	_ fhirapp.CheckedFeature = (*UserAccessBrands)(nil)
 )
 
-// Path is where the Bundle is, below the FHIR base: beside the SMART configuration, which
-// links to it.
+// Path is the path of the Bundle below the FHIR base, next to the SMART configuration.
 const Path = "/.well-known/user-access-brands"
 
-// ServeHTTP answers a GET or HEAD with the Bundle.
+// ServeHTTP serves the Bundle.
 func (b *Bundle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/fhir+json")
 	w.Header().Set("Cache-Control", "public, max-age=600")

@@ -28,7 +28,7 @@ func TestAdapt(t *testing.T) {
 	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
 }
 
-// A wrong Caddyfile names the line and the word.
+// Caddyfile errors name the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	app := gatewaytest.AppBlock
@@ -42,7 +42,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}.Check(t)
 }
 
-// Scripts of all origins may read the Bundle, as whole gateways have it.
+// The Bundle allows every CORS origin in a complete gateway.
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("user_access_brands testdata/network.json {\n\t\t\tprimary https://hospital.example\n\t\t}"))
@@ -119,7 +119,7 @@ func TestUserAccessBrands(t *testing.T) {
 	}
 }
 
-// Scripts of all origins may read the Bundle, and cache it by its ETag.
+// The Bundle allows every CORS origin and caching by ETag.
 func TestUserAccessBrandsCORS(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, branded(t)))
