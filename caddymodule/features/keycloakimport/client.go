@@ -16,10 +16,10 @@ import (
 )
 
 var (
-	// ownClients are Keycloak's own.
+	// ownClients are Keycloak's built-in clients.
 	ownClients = []string{"account", "account-console", "admin-cli", "broker", "realm-management", "security-admin-console"}
 
-	// quietScopes are Keycloak's own that every client has here, or that mean nothing here.
+	// quietScopes are built-in scopes of Keycloak that every client has here or that have no meaning here.
 	quietScopes = []string{"acr", "basic", "email", "microprofile-jwt", "openid", "organization", "phone", "profile", "roles", "role_list", "saml_organization", "service_account", "web-origins"}
 
 	knownScopes = []string{"address", "fhirUser", "groups", "launch", "launch/patient", "launch/encounter", "offline_access", "online_access"}
@@ -37,10 +37,10 @@ func (c *conversion) clients() {
 	}
 }
 
-// isOn reads a member that is true unless it says otherwise.
+// isOn returns the value of a member whose default is true.
 func isOn(b *bool) bool { return b == nil || *b }
 
-// unconvertible returns the reason why an app cannot work here; "" if it can. The admin console masks secrets.
+// unconvertible returns the reason why an app cannot be converted, or "". The admin console masks secrets.
 func (c *conversion) unconvertible(app keycloakClient) string {
 	hasSecret := strings.Trim(app.Secret, "*") != "" && !isReplaced(app.Secret)
 	switch {
@@ -70,13 +70,13 @@ func (c *conversion) unconvertible(app keycloakClient) string {
 	return ""
 }
 
-// usesCredentials reports whether the client gets tokens of its own.
+// usesCredentials reports whether the client uses the client credentials grant.
 func (app keycloakClient) usesCredentials() bool { return app.ServiceAccount && !app.Public }
 
-// usesKeys reports whether the client authenticates by private_key_jwt.
+// usesKeys reports whether the client authenticates with private_key_jwt.
 func (app keycloakClient) usesKeys() bool { return !app.Public && app.Authenticator == "client-jwt" }
 
-// redirectURIs are those of a client that has the authorization code flow.
+// redirectURIs returns the redirect URIs of a client with the authorization code flow.
 func (app keycloakClient) redirectURIs() []string {
 	if !isOn(app.StandardFlow) {
 		return nil
@@ -98,7 +98,7 @@ func (app keycloakClient) absolute(uris []string) (all []string) {
 	return all
 }
 
-// jwks is the JWK Set of a client whose export has it, in one line.
+// jwks returns the JWK Set in a client's export, in one line, or "".
 func (app keycloakClient) jwks() string {
 	text := app.Attributes["jwks.string"]
 	if app.Attributes["use.jwks.url"] == "true" || app.Attributes["use.jwks.string"] != "true" {
@@ -118,7 +118,7 @@ func (app keycloakClient) jwksURI() string {
 	return app.Attributes["jwks.url"]
 }
 
-// isLiteralJSON reports whether Caddy reads JSON between back-quotes as it is.
+// isLiteralJSON reports whether text is JSON that Caddy does not change between back-quotes.
 func isLiteralJSON(text string) bool {
 	return json.Valid([]byte(text)) && !strings.Contains(text, "`") && !strings.Contains(text, "{$")
 }
@@ -145,7 +145,7 @@ func (c *conversion) client(app keycloakClient) {
 	c.differences(app)
 }
 
-// native writes the option that a client with URIs of a native app needs.
+// native writes the option that clients with redirect URIs of native apps need.
 func (c *conversion) native(uris []string) {
 	uris = slices.DeleteFunc(uris, func(uri string) bool { return !isNative(uri) })
 	if len(uris) > 0 {
@@ -158,7 +158,7 @@ func (c *conversion) native(uris []string) {
 	}
 }
 
-// logoutURIs are where a browser may go after signing out.
+// logoutURIs returns the post-logout redirect URIs.
 func (app keycloakClient) logoutURIs() []string {
 	switch uris := app.Attributes["post.logout.redirect.uris"]; uris {
 	case "+":
@@ -170,13 +170,13 @@ func (app keycloakClient) logoutURIs() []string {
 	}
 }
 
-// isNative reports whether only a native app can have a URI here: a loopback address or a private-use scheme (RFC 8252 §7).
+// isNative reports whether a URI is allowed only for native apps: a loopback address or a private-use scheme (RFC 8252 §7).
 func isNative(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && checkRedirectURI(uri) == nil && u.Scheme != "https" && u.Hostname() != "localhost"
 }
 
-// differences notes the settings of a client that have no counterpart here, also those of later versions of Keycloak.
+// differences notes client settings without a counterpart here, including those of later Keycloak versions.
 func (c *conversion) differences(app keycloakClient) {
 	for _, difference := range []struct {
 		text string
@@ -200,7 +200,8 @@ func (c *conversion) differences(app keycloakClient) {
 	}
 }
 
-// scopes are those that mean something here. A scope that Keycloak gives by role would be everybody's here.
+// scopes returns the scopes that have a meaning here, without scopes restricted to roles: these would be open to every user
+// here.
 func (c *conversion) scopes(app keycloakClient) (scopes []string) {
 	for _, scope := range slices.Concat(app.DefaultScopes, app.OptionalScopes) {
 		_, isResource := smart.ParseResourceScope(scope)
@@ -219,7 +220,7 @@ func (c *conversion) scopes(app keycloakClient) (scopes []string) {
 	return scopes
 }
 
-// checkRedirectURI also refuses Keycloak's wildcards.
+// checkRedirectURI also rejects Keycloak's wildcards.
 func checkRedirectURI(uri string) error {
 	if strings.Contains(uri, "*") {
 		return fmt.Errorf("%q: addresses must match exactly here; list each", uri)
@@ -228,10 +229,10 @@ func checkRedirectURI(uri string) error {
 }
 
 var (
-	// unsupported are settings that protect a client and have no counterpart here: without them, the client would be weaker.
+	// unsupported are protective client settings without a counterpart here: without them, the client would be weaker.
 	unsupported = []struct {
 		attribute, reason string
-		harmless          []string // values
+		harmless          []string // values without effect
 	}{
 		{"tls.client.certificate.bound.access.tokens", "its tokens are bound to its certificate (mTLS)", nil},
 		{"dpop.bound.access.tokens", "its tokens are bound to its key (DPoP)", nil},
@@ -247,7 +248,7 @@ var (
 		{"client.secret.expiration.time", "its secret expires; give it one that does not, or keys", []string{"0"}},
 	}
 
-	// convertedAttributes are settings that are read elsewhere, or that neither protect nor open anything.
+	// convertedAttributes are settings that are converted elsewhere or have no effect on security.
 	convertedAttributes = []string{
 		"realm_client", "client.secret.creation.time", "post.logout.redirect.uris", "backchannel.logout.url", "backchannel.logout.session.required",
 		"pkce.code.challenge.method", "require.pushed.authorization.requests", "request.object.required",
@@ -266,7 +267,7 @@ func unsupportedAttributes() (names []string) {
 	return names
 }
 
-// requirement returns what Keycloak requires of a client, or protects it by, and this server cannot; "" if there is nothing.
+// requirement returns the requirement or protection of a client that this server cannot provide, or "".
 func (r *realm) requirement(app keycloakClient) string {
 	for _, u := range unsupported {
 		value := app.Attributes[u.attribute]
@@ -287,7 +288,7 @@ func (r *realm) requirement(app keycloakClient) string {
 	return app.requestObjects()
 }
 
-// requestObjects returns the reason why required request objects cannot be required here; "" if they can, or are not.
+// requestObjects returns the reason why a request object requirement cannot be converted, or "".
 func (app keycloakClient) requestObjects() string {
 	switch required := app.Attributes["request.object.required"]; {
 	case required == "" || required == "not required":
@@ -299,7 +300,7 @@ func (app keycloakClient) requestObjects() string {
 	return ""
 }
 
-// requirements writes what Keycloak requires of the requests of a client.
+// requirements writes the requirements for a client's requests.
 func (c *conversion) requirements(app keycloakClient) {
 	for _, option := range []struct {
 		line string

@@ -45,7 +45,7 @@ Export the realm with its people, and with secrets, while Keycloak is stopped:
 	return cmd
 }
 
-// convertKeycloak prints the fhir block of a file's realm, and a summary of omissions and differences.
+// convertKeycloak prints the fhir block for a realm, and a summary of omissions and differences.
 func convertKeycloak(out, summaries io.Writer, file, issuer string) error {
 	if err := authorize.CheckIssuer(issuer); err != nil {
 		return fmt.Errorf("--issuer: %w", err)
@@ -66,7 +66,7 @@ func convertKeycloak(out, summaries io.Writer, file, issuer string) error {
 	return err
 }
 
-// checkCaddyfile returns the error of a Caddyfile that does not adapt.
+// checkCaddyfile returns the error of an invalid Caddyfile.
 func checkCaddyfile(text string) error {
 	adapter := caddyfile.Adapter{ServerType: httpcaddyfile.ServerType{}}
 	_, _, err := adapter.Adapt([]byte(text), nil)

@@ -23,13 +23,13 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
-// converted is a realm after fhir-convert.
+// converted is the result of fhir-convert.
 type converted struct {
 	caddyfile, summary string
 	app                fhirapp.App
 }
 
-// convertedRealm converts a realm, and fails the test if the result does not adapt and load.
+// convertedRealm converts a realm. It fails the test if the result does not adapt and load.
 func convertedRealm(t *testing.T, realm string) (result converted) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "realm.json")
@@ -59,7 +59,7 @@ func convertedRealm(t *testing.T, realm string) (result converted) {
 	return result
 }
 
-// What fhir-convert prints can be loaded, and people keep their passwords.
+// The output of fhir-convert can be loaded, and users keep their passwords.
 func TestConvertKeycloak(t *testing.T) {
 	t.Parallel()
 	export, err := os.ReadFile("testdata/general.json")
@@ -80,7 +80,7 @@ func TestConvertKeycloak(t *testing.T) {
 	}
 }
 
-// Each protection of a client at Keycloak is one here, or the client is omitted, and the summary says so.
+// Each protection of a client at Keycloak is converted, or the client is omitted with a line in the summary.
 func TestConvertKeycloakClients(t *testing.T) {
 	t.Parallel()
 	const (
@@ -149,7 +149,7 @@ func TestConvertKeycloakClients(t *testing.T) {
 	}
 }
 
-// Nobody can sign in with less than at Keycloak.
+// No user can sign in with weaker authentication than at Keycloak.
 func TestConvertKeycloakUsers(t *testing.T) {
 	t.Parallel()
 	const password = `{"type": "password", "secretData": "{\"value\":\"jcEEUL3fAcLzFjVIxBKirUNAI69I6YnHlHXhLVjaBoc=\",\"salt\":\"92FVuq1Kja6jwxqHILxgKw==\"}",
@@ -162,7 +162,7 @@ func TestConvertKeycloakUsers(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, realm, users string
-		want               string // names
+		want               string // names of the converted users
 		summary            string
 	}{
 		{"a password", "", ada(""), "ada", ""},
@@ -257,7 +257,7 @@ func TestConvertKeycloakRefuses(t *testing.T) {
 	}
 }
 
-// A user or client of the realm whose name could not be the sub of a token is omitted.
+// Users and clients whose names are not valid as sub are omitted.
 func TestConvertNames(t *testing.T) {
 	t.Parallel()
 	converts := func(t *testing.T, realm map[string]any, head string) bool {
@@ -301,7 +301,7 @@ func TestConvertNames(t *testing.T) {
 	}
 }
 
-// requestObjects has the option of a feature that these tests do not have.
+// requestObjects registers the option of a feature that these tests do not import.
 type requestObjects struct{}
 
 func init() { caddy.RegisterModule(requestObjects{}) }

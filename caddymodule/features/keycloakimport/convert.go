@@ -16,9 +16,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
-// Convert returns the fhir block of a Caddyfile with the people and apps of an exported realm, for an authorization server with
-// this issuer, and a summary of what was omitted or changed, one line each. An entry whose lines check rejects is omitted; check
-// gets a fhir block with that entry alone. Convert fails if the export cannot be parsed or converted.
+// Convert returns a fhir block with the users and clients of an exported realm for an authorization server with this issuer, and
+// a summary of omissions and changes, one line each. An entry that check rejects is omitted; check is called with a fhir block
+// of that entry alone. Convert returns an error if the export cannot be parsed or converted.
 func Convert(export []byte, issuer string, check func(caddyfile string) error) (caddyfile string, summary []string, err error) {
 	r, err := read(export)
 	if err != nil {
@@ -34,7 +34,7 @@ func Convert(export []byte, issuer string, check func(caddyfile string) error) (
 	return c.text.String(), c.summary, check(c.text.String())
 }
 
-// block writes what is in the fhir block. Clients come first, because a user with the name of a client is omitted.
+// block writes the content of the fhir block. Clients are first, because a user with the name of a client is omitted.
 func (c *conversion) block() {
 	c.option("issuer", nil, c.issuer)
 	c.lifetimes()
@@ -47,7 +47,7 @@ func (c *conversion) block() {
 	}
 }
 
-// signIn notes what the browser flow requires and sign-in here does not.
+// signIn notes requirements of the browser flow without a counterpart.
 func (c *conversion) signIn() {
 	if c.required.secondFactor {
 		c.changed("the browser flow requires a second factor, so each client gets acr mfa")
@@ -74,7 +74,7 @@ func (c *conversion) lifetimes() {
 	c.lifetime("refresh_token_idle_lifetime", idle)
 }
 
-// lifetime writes a lifetime, at most the longest that is possible here, and returns it.
+// lifetime writes a lifetime, limited to the maximum here, and returns it.
 func (c *conversion) lifetime(name string, length int) time.Duration {
 	if length <= 0 {
 		c.changed("%s is this server's default: the realm has none", name)
@@ -105,7 +105,7 @@ type lifespans struct {
 	ClientOfflineMax  int  `json:"clientOfflineSessionMaxLifespan"`
 }
 
-// offlineMax is the maximum lifetime of offline access; 0 means unlimited.
+// offlineMax returns the maximum lifetime of offline access; 0 means unlimited.
 func (l lifespans) offlineMax() int {
 	if l.OfflineMaxEnabled {
 		return shortest(l.OfflineMax, l.ClientOfflineMax)
@@ -113,11 +113,11 @@ func (l lifespans) offlineMax() int {
 	return l.ClientOfflineMax
 }
 
-// sessionMax is the lifetime of sessions, and sessionIdle that of sessions without activity.
+// sessionMax returns the lifetime of sessions, and sessionIdle the lifetime of idle sessions.
 func (l lifespans) sessionMax() int  { return shortest(l.SessionMax, l.ClientSessionMax) }
 func (l lifespans) sessionIdle() int { return shortest(l.SessionIdle, l.ClientSessionIdle) }
 
-// shortest is the shortest of the lifetimes that are set, or 0.
+// shortest returns the shortest nonzero lifetime, or 0.
 func shortest(seconds ...int) int {
 	least := math.MaxInt
 	for _, s := range seconds {
@@ -131,8 +131,8 @@ func shortest(seconds ...int) int {
 	return least
 }
 
-// shorter returns the reason why a client's own lifetimes would be exceeded here, where all clients have the realm's; ""
-// if they would not.
+// shorter returns the reason why a client's lifetimes are shorter than the realm's, which apply to all clients here, or
+// "".
 func (l lifespans) shorter(attributes map[string]string) string {
 	for _, own := range []struct {
 		attribute string
@@ -161,7 +161,7 @@ type flow struct {
 
 type flows []flow
 
-// execution is a step of a flow: an authenticator, or another flow.
+// execution is a step of a flow: an authenticator or another flow.
 type execution struct {
 	Authenticator string `json:"authenticator"`
 	Requirement   string `json:"requirement"`
@@ -171,27 +171,27 @@ type execution struct {
 var (
 	secondFactors = []string{"auth-otp-form", "auth-conditional-otp-form", "webauthn-authenticator", "auth-recovery-authn-code-form"}
 
-	// ownSteps are authenticators that sign-in here has a counterpart for, and conditions that add nothing to it.
+	// ownSteps are authenticators with a counterpart here, and conditions without effect.
 	ownSteps = []string{
 		"", "auth-cookie", "auth-spnego", "identity-provider-redirector", "auth-username-password-form", "auth-username-form", "auth-password-form",
 		"conditional-user-configured", "conditional-credential", "organization", "webauthn-authenticator-passwordless",
 	}
 )
 
-// signIn is what a flow requires of people.
+// signIn are the requirements of a flow.
 type signIn struct {
-	secondFactor bool     // of people who have none, too
+	secondFactor bool     // required even of users who have not enrolled one
 	foreign      []string // steps without a counterpart
 }
 
-// signIn reads what a flow requires.
+// signIn returns the requirements of a flow.
 func (all flows) signIn(alias string) (required signIn) {
 	all.walk(alias, true, map[string]bool{}, &required)
 	return required
 }
 
-// walk visits a flow and the flows below it, each once. A second factor that counts for everybody is required; one behind the
-// condition that the person has one is what sign-in here does anyway.
+// walk visits a flow and its subflows once. An unconditional second factor is required. A second factor with the condition
+// that the user has enrolled it is the default here.
 func (all flows) walk(alias string, everybody bool, visited map[string]bool, required *signIn) {
 	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == alias })
 	if i < 0 || visited[alias] {
@@ -211,7 +211,8 @@ func (all flows) walk(alias string, everybody bool, visited map[string]bool, req
 	}
 }
 
-// isOnlyForOwners reports whether a flow counts only for people who have the factor. Other conditions, such as a role, count as met.
+// isOnlyForOwners reports whether a subflow applies only to users who have enrolled the factor. Other conditions, such as roles,
+// count as met.
 func (all flows) isOnlyForOwners(step execution) bool {
 	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == step.FlowAlias })
 	return step.Requirement == "CONDITIONAL" && i >= 0 && slices.ContainsFunc(all[i].Executions, func(e execution) bool {
@@ -219,14 +220,14 @@ func (all flows) isOnlyForOwners(step execution) bool {
 	})
 }
 
-// roleMappings are the roles of a realm, and the client scopes that only people with some of them get.
+// roleMappings are the roles of a realm, and the client scopes that are restricted to roles.
 type roleMappings struct {
 	Roles struct {
 		Realm []role `json:"realm"`
 	} `json:"roles"`
 	DefaultRole         role                      `json:"defaultRole"`
 	ScopeMappings       []scopeMapping            `json:"scopeMappings"`
-	ClientScopeMappings map[string][]scopeMapping `json:"clientScopeMappings"` // of roles of clients
+	ClientScopeMappings map[string][]scopeMapping `json:"clientScopeMappings"` // for client roles
 }
 
 type role struct {
@@ -237,11 +238,11 @@ type role struct {
 }
 
 type scopeMapping struct {
-	ClientScope string   `json:"clientScope"` // "" in mappings of clients, which only limit the roles in tokens
+	ClientScope string   `json:"clientScope"` // empty in mappings of clients, which only limit the roles in tokens
 	Roles       []string `json:"roles"`
 }
 
-// scopesByRole are the client scopes that a role decides about. A scope that everybody has the role for is not among them.
+// scopesByRole returns the client scopes that are restricted to roles that not every user has.
 func (r *realm) scopesByRole() map[string]bool {
 	byRole := map[string]bool{}
 	everyones := r.everyonesRoles()
@@ -258,7 +259,7 @@ func (r *realm) scopesByRole() map[string]bool {
 	return byRole
 }
 
-// everyonesRoles are the roles in the realm's default role, if each person has that.
+// everyonesRoles returns the realm's default role and its roles if every user has it.
 func (r *realm) everyonesRoles() map[string]bool {
 	all := map[string]bool{}
 	if !slices.ContainsFunc(r.Users, func(u user) bool { return !slices.Contains(u.RealmRoles, r.DefaultRole.Name) }) {
@@ -267,7 +268,7 @@ func (r *realm) everyonesRoles() map[string]bool {
 	return all
 }
 
-// addRole adds a role and the roles that it consists of.
+// addRole adds a role and its composite roles.
 func (r *realm) addRole(name string, to map[string]bool) {
 	if name == "" || to[name] {
 		return
@@ -282,7 +283,7 @@ func (r *realm) addRole(name string, to map[string]bool) {
 	}
 }
 
-// groupRoles notes the groups that give roles to their members.
+// groupRoles notes the groups with roles.
 func (c *conversion) groupRoles(groups []group) {
 	for _, g := range groups {
 		if roles := c.realm.notableRoles(g.RealmRoles, g.ClientRoles); len(roles) > 0 {
@@ -292,7 +293,7 @@ func (c *conversion) groupRoles(groups []group) {
 	}
 }
 
-// notableRoles are the roles that Keycloak does not give to everybody.
+// notableRoles returns the roles that Keycloak does not assign to every user.
 func (r *realm) notableRoles(realmRoles []string, clientRoles map[string][]string) (roles []string) {
 	for _, role := range realmRoles {
 		if !slices.Contains([]string{r.DefaultRole.Name, "default-roles-" + r.Realm, "offline_access", "uma_authorization"}, role) {
@@ -309,23 +310,23 @@ func (r *realm) notableRoles(realmRoles []string, clientRoles map[string][]strin
 	return roles
 }
 
-// conversion gathers the lines of a Caddyfile for a realm.
+// conversion builds the Caddyfile for a realm.
 type conversion struct {
 	text        bytes.Buffer
 	indent      int
 	realm       *realm
 	issuer      string
 	check       func(caddyfile string) error
-	entry       string          // being converted, such as "user ada"
-	summary     []string        // what was omitted or changed
-	clientIDs   map[string]bool // of converted clients
-	userNames   map[string]bool // of converted users, in lower case
-	sharedNames map[string]bool // of groups
+	entry       string          // current entry, such as "user ada"
+	summary     []string        // omissions and changes
+	clientIDs   map[string]bool // IDs of converted clients
+	userNames   map[string]bool // names of converted users in lower case
+	sharedNames map[string]bool // group names used by several groups
 	required    signIn
-	byRole      map[string]bool // client scopes that a role decides about
+	byRole      map[string]bool // client scopes restricted to roles
 }
 
-// add writes the block of a user or client, unless there is a reason to omit the entry, or this server rejects it.
+// add writes the block of a user or client, unless reason is set or this server rejects the block.
 func (c *conversion) add(kind, name, reason string, write func()) bool {
 	c.entry = kind + " " + name
 	defer func() { c.entry = "realm" }()
@@ -344,18 +345,18 @@ func (c *conversion) add(kind, name, reason string, write func()) bool {
 	return false
 }
 
-// note writes a comment, and the same as a line of the summary.
+// note adds a comment to the result and the same line to the summary.
 func (c *conversion) note(kind, text string) {
 	c.raw("# " + kind + ": " + commented(text))
 	c.summary = append(c.summary, strings.ToLower(kind)+": "+commented(text))
 }
 
-// option writes an option with those of its words that a check, if there is one, accepts. Without any it writes nothing.
+// option writes an option with the words that check accepts. A nil check accepts all. Without words, it writes nothing.
 func (c *conversion) option(name string, check func(string) error, words ...string) {
 	c.line(name, c.taken(name, check, words...)...)
 }
 
-// taken are the words that a check accepts, and that Caddy would read as they are. It notes the others.
+// taken returns the words that check accepts and that Caddy does not change. It notes the others.
 func (c *conversion) taken(option string, check func(string) error, words ...string) (taken []string) {
 	for _, word := range words {
 		var err error
@@ -388,12 +389,12 @@ func (c *conversion) raw(line string) {
 	c.text.WriteString(strings.Repeat("\t", c.indent) + line + "\n")
 }
 
-// changed notes in what the entry differs from Keycloak's, and why.
+// changed notes a difference of the current entry from Keycloak's.
 func (c *conversion) changed(format string, about ...any) {
 	c.note("Changed", c.entry+": "+fmt.Sprintf(format, about...))
 }
 
-// within writes a block of its own.
+// within writes a nested block.
 func (c *conversion) within(head string, write func()) {
 	c.raw(strings.TrimSpace(head + " {"))
 	c.indent++
@@ -402,10 +403,10 @@ func (c *conversion) within(head string, write func()) {
 	c.raw("}")
 }
 
-// bare are words that need no quotes, whoever reads them.
+// bare matches words that need no quotes in any parser.
 var bare = regexp.MustCompile(`^[A-Za-z0-9_.:/@+,=?&%$*~-]+$`)
 
-// quote writes a word so that Caddy reads it as it is. Between back-quotes everything stands for itself.
+// quote quotes a word so that Caddy does not change it. Text between back-quotes is literal.
 func quote(word string) string {
 	switch {
 	case bare.MatchString(word):
@@ -416,12 +417,12 @@ func quote(word string) string {
 	return "`" + word + "`"
 }
 
-// isReplaced reports whether Caddy would read something else, such as an environment variable, a placeholder or another line.
+// isReplaced reports whether Caddy would change a word, for example an environment variable, a placeholder or a line break.
 func isReplaced(word string) bool {
 	return strings.ContainsAny(word, "{}`") || strings.ContainsFunc(word, unicode.IsControl)
 }
 
-// commented is a text as it can stand in a comment, in which Caddy replaces environment variables too.
+// commented returns text that is safe in a comment, in which Caddy replaces environment variables, too.
 func commented(text string) string {
 	text = strings.NewReplacer("{", "(", "}", ")").Replace(text)
 	return strings.Map(func(r rune) rune {

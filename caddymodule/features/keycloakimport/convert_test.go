@@ -8,12 +8,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/keycloakimport"
 )
 
-// accept is a check of entries. Package caddymodule tests with the Caddyfile's parser.
+// accept accepts every entry. The tests in command_test.go use the Caddyfile parser instead.
 func accept(string) error { return nil }
 
 const issuer = "https://fhir.hospital.example"
 
-// A realm that Keycloak 26.7.3 exported. That Caddy reads the result is tested with the Caddyfile's parser.
+// The realm is an export of Keycloak 26.7.3. The tests in command_test.go load the result.
 func TestConvert(t *testing.T) {
 	t.Parallel()
 	export, err := os.ReadFile("testdata/general.json")

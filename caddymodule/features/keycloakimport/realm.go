@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// realm is what is read of a RealmRepresentation, as `kc.sh export` and the admin console write it.
+// realm is the parsed part of a RealmRepresentation, exported by `kc.sh export` or the admin console.
 type realm struct {
 	Realm             string           `json:"realm"`
 	Users             []user           `json:"users"`
@@ -17,11 +17,11 @@ type realm struct {
 		Alias string `json:"alias"`
 	} `json:"identityProviders"`
 	Groups       []group `json:"groups"`
-	OTPAlgorithm string  `json:"otpPolicyAlgorithm"` // of authenticator apps whose credential names none
-	VerifyEmail  bool    `json:"verifyEmail"`        // people sign in after they have verified their address
+	OTPAlgorithm string  `json:"otpPolicyAlgorithm"` // default of authenticator app credentials
+	VerifyEmail  bool    `json:"verifyEmail"`        // users must verify their email address before sign-in
 
 	roleMappings
-	lifespans lifespans // top-level members, too
+	lifespans lifespans // top-level members, parsed separately
 
 	BrowserFlow string `json:"browserFlow"`
 	Flows       flows  `json:"authenticationFlows"`
@@ -46,7 +46,7 @@ type group struct {
 	SubGroups   []group             `json:"subGroups"`
 }
 
-// user is a person of the realm.
+// user is a user of the realm.
 type user struct {
 	Username      string              `json:"username"`
 	Enabled       bool                `json:"enabled"`
@@ -55,26 +55,26 @@ type user struct {
 	FirstName     string              `json:"firstName"`
 	LastName      string              `json:"lastName"`
 	Attributes    map[string][]string `json:"attributes"`
-	Groups        []string            `json:"groups"` // paths
+	Groups        []string            `json:"groups"` // group paths
 	Required      []string            `json:"requiredActions"`
 	Credentials   []credential        `json:"credentials"`
 	Federated     []struct {
 		Provider string `json:"identityProvider"`
 	} `json:"federatedIdentities"`
 	ServiceAccount string              `json:"serviceAccountClientId"`
-	FederationLink string              `json:"federationLink"` // the LDAP directory or the like that the person comes from
+	FederationLink string              `json:"federationLink"` // LDAP directory or similar source of the user
 	RealmRoles     []string            `json:"realmRoles"`
 	ClientRoles    map[string][]string `json:"clientRoles"`
 }
 
-// credential is what somebody proves themselves by. Its two parts are JSON in a string.
+// credential is a credential of a user. SecretData and CredentialData are JSON.
 type credential struct {
 	Type           string `json:"type"`
 	SecretData     string `json:"secretData"`
 	CredentialData string `json:"credentialData"`
 }
 
-// credentialData are both parts.
+// credentialData is the content of SecretData and CredentialData.
 type credentialData struct {
 	Value          string              `json:"value"`
 	Salt           string              `json:"salt"`
@@ -92,7 +92,7 @@ func (c credential) decode() (*credentialData, error) {
 	return data, errors.Join(json.Unmarshal([]byte(c.SecretData), data), json.Unmarshal([]byte(c.CredentialData), data))
 }
 
-// keycloakClient is an app of the realm.
+// keycloakClient is a client of the realm.
 type keycloakClient struct {
 	ClientID        string            `json:"clientId"`
 	Name            string            `json:"name"`
@@ -119,7 +119,7 @@ type keycloakClient struct {
 	} `json:"protocolMappers"`
 }
 
-// read decodes an export.
+// read parses an export.
 func read(export []byte) (*realm, error) {
 	r := new(realm)
 	err := errors.Join(json.Unmarshal(export, r), json.Unmarshal(export, &r.lifespans))
@@ -132,7 +132,7 @@ func read(export []byte) (*realm, error) {
 	return r, nil
 }
 
-// sharedNames are the names that several groups have in which somebody is.
+// sharedNames returns the group names used by several groups with members.
 func (r *realm) sharedNames() map[string]bool {
 	paths, shared := map[string]string{}, map[string]bool{}
 	for _, u := range r.Users {

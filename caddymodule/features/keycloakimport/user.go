@@ -20,7 +20,7 @@ var (
 	fhirUserAttributes = []string{"fhirUser", "fhir_user", "fhirUserReference"}
 )
 
-// users writes the blocks of people, but for service accounts, which belong to clients and sign nobody in.
+// users writes the blocks of users, except service accounts, which belong to clients.
 func (c *conversion) users() {
 	for _, u := range c.realm.Users {
 		if u.ServiceAccount != "" {
@@ -40,7 +40,7 @@ func (c *conversion) users() {
 	}
 }
 
-// unusable returns the reason why a person cannot be a user here, or could sign in with less than at Keycloak; "" if there is none.
+// unusable returns the reason why a user cannot be converted or could sign in with weaker authentication, or "".
 func (c *conversion) unusable(u user) string {
 	switch name := u.Username; {
 	case name == "" || isReplaced(name):
@@ -67,7 +67,7 @@ func (u user) has(kind string) bool {
 	return slices.ContainsFunc(u.Credentials, func(held credential) bool { return held.Type == kind })
 }
 
-// lostFactor returns the reason why a person with a second factor would sign in with the password alone; "" if they would not.
+// lostFactor returns the reason why a user with a second factor could sign in with the password alone, or "".
 func (c *conversion) lostFactor(u user) (reason string) {
 	for _, held := range u.Credentials {
 		if held.Type == "password" {
@@ -123,7 +123,7 @@ func (c *conversion) user(u user, hash string) {
 	}
 }
 
-// first returns the first value of an attribute with one of the names.
+// first returns the first value of the first attribute in names.
 func first(attributes map[string][]string, names ...string) string {
 	for _, name := range names {
 		if values := attributes[name]; len(values) > 0 {
@@ -133,7 +133,7 @@ func first(attributes map[string][]string, names ...string) string {
 	return ""
 }
 
-// factors writes the key of the first authenticator app that has the parameters that all apps support.
+// factors writes the key of the first authenticator app with the parameters that all apps support.
 func (c *conversion) factors(u user) {
 	written := false
 	for _, held := range u.Credentials {
@@ -158,8 +158,8 @@ func (c *conversion) factors(u user) {
 	}
 }
 
-// otpKey is the key of an authenticator app in base32. Keycloak uses the bytes of the text that it
-// stores, unless it says that they are base32.
+// otpKey returns the key of an authenticator app in base32. Unless its encoding is base32,
+// Keycloak uses the bytes of the stored text.
 func (c credential) otpKey(defaultAlgorithm string) (string, error) {
 	data, err := c.decode()
 	if err != nil {
@@ -176,8 +176,8 @@ func (c credential) otpKey(defaultAlgorithm string) (string, error) {
 	return key, totp.CheckSecret(key)
 }
 
-// passwordHash is the hash of the password in the form of Argon2's reference implementation. The
-// error says why there is none that can be compared here.
+// passwordHash returns the password hash in the format of Argon2's reference implementation, or
+// the reason why this server cannot compare it.
 func (u user) passwordHash() (string, error) {
 	i := slices.IndexFunc(u.Credentials, func(held credential) bool { return held.Type == "password" })
 	if i < 0 {
