@@ -10,14 +10,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
-// localServer is a sandbox on the person's own computer.
+// localServer is a sandbox on localhost.
 func localServer(t *testing.T) *authorizetest.Browser {
 	t.Helper()
 	return sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Issuer = "https://localhost:8443" })
 }
 
-// An app that is registered nowhere is launched on the person's own computer, where it may have any
-// redirect URI.
+// With an issuer on localhost, an unregistered app can be launched at any redirect URI on this
+// computer.
 func TestLocalApp(t *testing.T) {
 	t.Parallel()
 	b := localServer(t)
@@ -53,8 +53,8 @@ func TestLocalApp(t *testing.T) {
 	}
 }
 
-// It goes nowhere else, neither to be launched nor with its code; and there is no such app for an
-// issuer elsewhere.
+// The local app can neither be launched nor get codes at other addresses. With a remote issuer,
+// it does not exist.
 func TestLocalAppIsLocal(t *testing.T) {
 	t.Parallel()
 	b := localServer(t)
@@ -77,13 +77,13 @@ func TestLocalAppIsLocal(t *testing.T) {
 	}
 }
 
-// allowsOrigin reports whether scripts of an origin may read answers.
+// allowsOrigin reports whether scripts of an origin may read responses.
 func allowsOrigin(b *authorizetest.Browser, origin string) bool {
 	server, ok := b.Server.(interface{ AllowsOrigin(string) bool })
 	return ok && server.AllowsOrigin(origin)
 }
 
-// What goes wrong is what was chosen, before anybody has signed in to the app.
+// The authorization request returns the chosen error, before the user signs in to the app.
 func TestSimulatedErrors(t *testing.T) {
 	t.Parallel()
 	for simulated, want := range map[string]string{"access_denied": "access_denied", "server_error": "server_error", "old_launch": "invalid_request"} {
@@ -101,7 +101,7 @@ func TestSimulatedErrors(t *testing.T) {
 	authorizetest.WantStatus(t, b.Post(launchPagePath, launchChoice(t, openLaunchPage(b, "alice", "right"), url.Values{"simulated": {"fire"}})), http.StatusBadRequest, "what is not offered")
 }
 
-// Access tokens that end soon are refreshed by such that end as soon; and no client launches so.
+// Refreshed access tokens are as short-lived as the first one. A launch registered by a client cannot simulate short tokens.
 func TestShortTokens(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), authorizetest.WithEHR)

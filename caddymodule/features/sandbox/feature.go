@@ -33,9 +33,9 @@ func init() {
 	page.AddFiles(files)
 }
 
-// Sandbox serves a page at `/oauth2/launch_page` on which people launch apps as an EHR would, and an app to launch, with the
-// client_id `sandbox-app`: for trying out. Where the issuer is on localhost, apps there need not be registered: their
-// client_id is `sandbox-local-app`.
+// Sandbox serves a page at `/oauth2/launch_page` on which users launch apps as an EHR would, and an app to launch, with the
+// client_id `sandbox-app`: for trials. With an issuer on localhost, apps on localhost need no registration: their client_id
+// is `sandbox-local-app`.
 type Sandbox struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -57,7 +57,7 @@ func (s *Sandbox) Configure(app *fhirapp.App, c *authorize.Config) error {
 	return nil
 }
 
-// addTo adds the feature and its clients to a server.
+// addTo adds the feature and its clients to a configuration.
 func (s *Sandbox) addTo(c *authorize.Config) {
 	c.Features = append(c.Features, s)
 	c.Clients = append(slices.Clip(c.Clients), ownApp(c.Issuer))
@@ -82,17 +82,17 @@ var (
 	_ authorize.Feature = (*Sandbox)(nil)
 )
 
-// appID is the client_id of the app.
+// appID is the client_id of the sandbox app.
 const appID = "sandbox-app"
 
-// appScopes are the scopes that the app requests, in addition to the launch scope. It shows that it may read
-// nothing else, so they must not be all.
+// appScopes are the scopes that the app requests, in addition to the launch scope. They exclude some data on
+// purpose: the app demonstrates that it cannot read it.
 var appScopes = []string{
 	"openid", "fhirUser", client.OnlineAccess,
 	"patient/Patient.rs", "patient/Condition.rs", "patient/Observation.rs", "patient/MedicationRequest.rs",
 }
 
-// ownApp returns the app as a client of an issuer.
+// ownApp returns the sandbox app as a client of an issuer.
 func ownApp(issuer string) client.Client {
 	return client.Client{
 		ID: appID, Name: "Sandbox App", RedirectURIs: []string{issuer + appPath}, LaunchURI: issuer + appPath,
@@ -100,12 +100,11 @@ func ownApp(issuer string) client.Client {
 	}
 }
 
-// localAppID is the client_id of an app that is registered nowhere, and runs on the person's own
-// computer.
+// localAppID is the client_id of unregistered apps on the user's computer.
 const localAppID = "sandbox-local-app"
 
-// localApp returns such an app as a client. It exists where the issuer is on that computer too: of other
-// issuers any program there could get the code of a person who follows a link.
+// localApp returns the client of unregistered apps. It requires an issuer on the same computer: with a
+// remote issuer, any local program could get the code of a user who follows a link.
 func localApp() client.Client {
 	return client.Client{
 		ID: localAppID, Name: "An app on this computer", RedirectURIs: []string{"http://localhost/"}, Local: true,
@@ -115,7 +114,7 @@ func localApp() client.Client {
 }
 
 // serveApp serves the app's page, which is its launch URI and its redirect URI. The script
-// does the rest.
+// implements the app.
 func serveApp(site *page.Site, issuer, fhirBase string) http.HandlerFunc {
 	data := appData{ClientID: appID, RedirectURI: issuer + appPath, FHIRBase: fhirBase, Scope: strings.Join(appScopes, " ")}
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -125,8 +124,8 @@ func serveApp(site *page.Site, issuer, fhirBase string) http.HandlerFunc {
 
 // appData is the data of templates/sandboxapp.html and its script.
 type appData struct {
-	ClientID    string // the client_id
-	RedirectURI string // where answers are sent
-	FHIRBase    string // the address of the FHIR API
+	ClientID    string // client_id
+	RedirectURI string // redirect URI
+	FHIRBase    string // address of the FHIR API
 	Scope       string // requested scopes, without the launch scope
 }

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	pageLifetime = time.Hour // of the page's form
+	pageLifetime = time.Hour // lifetime of the page's form
 
-	// launcher names this page where it seals its form, and where a sign-in leads back to it.
+	// launcher identifies this page in sealed forms and as a target of sign-in.
 	launcher = "launch_page"
 )
 
@@ -42,42 +42,42 @@ func newLaunchPage(core *authorize.Core) *launchPage {
 
 // launchPageData is the data of templates/launchpage.html, a small EHR.
 type launchPageData struct {
-	Request    string         // sealed
-	Person     page.Person    // who is signed in
-	Problem    launchProblem  // with the choice, or with the offer
-	Apps       []launchApp    // to choose among
-	Searchable bool           // by the following
-	Name       string         // as typed
-	BirthDate  string         // as typed
-	Identifier string         // as typed
-	Patients   []page.Patient // to choose among
-	More       bool           // others match too
-	Chosen     string         // the id of the patient who is ticked; may be ""
+	Request    string         // sealed request
+	Person     page.Person    // signed-in person
+	Problem    launchProblem  // problem with the choice or the offer
+	Apps       []launchApp    // apps to choose from
+	Searchable bool           // search fields are shown
+	Name       string         // search field
+	BirthDate  string         // search field
+	Identifier string         // search field
+	Patients   []page.Patient // patients to choose from
+	More       bool           // further patients match
+	Chosen     string         // id of the selected patient, or ""
 
-	Local       bool   // an app on the person's own computer can be launched at
-	LaunchURI   string // as typed
-	LocalChosen bool   // it is ticked
+	Local       bool   // local apps are allowed
+	LaunchURI   string // launch URI of the local app, as entered
+	LocalChosen bool   // the local app is selected
 }
 
 // launchApp is an app to launch.
 type launchApp struct {
-	ID     string // the client_id
-	Name   string // its title
-	At     string // the host of its launch URI
-	Chosen bool   // it is ticked
+	ID     string // client_id
+	Name   string // title
+	At     string // host of the launch URI
+	Chosen bool   // the app is selected
 }
 
-// launchProblem is why the launch page is shown again, or empty.
+// launchProblem is the reason why the launch page is shown again; zero for none.
 type launchProblem struct {
-	NoApp   bool // no app was chosen that can be launched
-	Unseen  bool // the patient may not be chosen
-	Invalid bool // the app must not be told so
-	Down    bool // the FHIR server does not answer
+	NoApp   bool // no launchable app was chosen
+	Unseen  bool // the user may not choose the patient
+	Invalid bool // the launch context is invalid
+	Down    bool // the FHIR server does not respond
 
-	NotLocal bool // what was typed does not lead to the person's own computer
+	NotLocal bool // the local app's launch URI is not on this computer
 }
 
-// serve is the endpoint. People who are not signed in, or lack a factor, go to the sign-in page first.
+// serve handles the endpoint. Users who are not signed in, or lack a factor, are redirected to sign-in.
 func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
 	signedIn, err := lp.core.Sessions.Current(r)
 	lacking := false
@@ -105,7 +105,7 @@ func (lp *launchPage) show(w http.ResponseWriter, r *http.Request, signedIn *ses
 	lp.offer(w, r, signedIn, p, launchProblem{})
 }
 
-// offer shows the apps and the patients, and what was wrong with the last choice.
+// offer shows the apps and patients, and the problem with the last choice.
 func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters, problem launchProblem) {
 	by := launch.Criteria{Name: p.Get("name"), BirthDate: p.Get("birthdate"), Identifier: p.Get("identifier")}
 	choice, err := lp.core.Patients.Choices(r.Context(), signedIn.User.Person(), by)
@@ -144,7 +144,7 @@ func statusOf(problem launchProblem) int {
 	return http.StatusOK
 }
 
-// apps are the configured clients that can be launched, by their titles; ours is the first.
+// apps returns the launchable clients by title, with the sandbox app first.
 func (lp *launchPage) apps() (apps []*client.Client) {
 	for _, c := range lp.core.Clients.AllConfigured() {
 		if c.LaunchURI != "" && len(c.RedirectURIs) > 0 {
@@ -172,8 +172,7 @@ func (lp *launchPage) app(id string) *client.Client {
 	return nil
 }
 
-// localApp is the app on the person's own computer, at an address that they typed; nil where there
-// is none.
+// localApp returns the local app with the launch URI at, or nil if local apps are not allowed.
 func (lp *launchPage) localApp(at string) *client.Client {
 	app := lp.core.Clients.Configured(localAppID)
 	if app == nil {
@@ -184,7 +183,7 @@ func (lp *launchPage) localApp(at string) *client.Client {
 	return &opened
 }
 
-// appsOnPage are the apps, of which one is ticked.
+// appsOnPage returns the apps, with the chosen one selected.
 func (lp *launchPage) appsOnPage(chosen string) (list []launchApp) {
 	if chosen != localAppID && lp.app(chosen) == nil {
 		chosen = appID
@@ -199,7 +198,7 @@ func (lp *launchPage) appsOnPage(chosen string) (list []launchApp) {
 	return list
 }
 
-// formAction are the sources for the form: also those of any app on the person's own computer.
+// formAction returns the form-action sources, including all local apps if these are allowed.
 func (lp *launchPage) formAction() string {
 	sources := page.FormAction(lp.addresses()...)
 	if lp.core.Clients.Configured(localAppID) != nil {
@@ -208,7 +207,7 @@ func (lp *launchPage) formAction() string {
 	return sources
 }
 
-// addresses are where the form may lead: to an app, and by it back to where it is answered.
+// addresses returns the possible redirect targets of the form: the apps' launch and redirect URIs.
 func (lp *launchPage) addresses() (list []string) {
 	for _, app := range lp.apps() {
 		list = append(append(list, app.LaunchURI), app.RedirectURIs...)
@@ -218,7 +217,7 @@ func (lp *launchPage) addresses() (list []string) {
 
 var errPageExpired = oauth2.StartAgain("This page is too old, or was opened in another browser. Open it again.")
 
-// showError shows an error to the person.
+// showError shows an error page to the user.
 func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	message := page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
@@ -231,7 +230,7 @@ func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err erro
 	lp.core.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
 }
 
-// submit checks that the form was shown in this session and browser, and launches the app.
+// submit checks that the form belongs to this session and browser, and launches the app.
 func (lp *launchPage) submit(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	p, err := oauth2.FormParameters(w, r)
 	if err == nil {
@@ -261,7 +260,7 @@ func (lp *launchPage) unseal(r *http.Request, signedIn *session.SignedIn, sealed
 	return lp.sealer.Check(r, launcher, sealed, signedIn.SID, pageLifetime, errPageExpired)
 }
 
-// launch opens the app. A form can be changed, so the patient is checked again.
+// launch launches the app. It checks the patient again, because a form can be manipulated.
 func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, app *client.Client, p oauth2.Parameters) {
 	audit.NoteGrant(r.Context(), app.ID, signedIn.User.ID, nil)
 	handle, err := lp.register(r.Context(), signedIn, app, p)
@@ -281,10 +280,10 @@ func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *s
 	}
 }
 
-// errInvalid says that a context may not be sent to apps.
+// errInvalid is the error of an invalid launch context.
 var errInvalid = errors.New("invalid context")
 
-// register registers the launch, and returns its handle.
+// register registers the launch and returns its handle.
 func (lp *launchPage) register(ctx context.Context, signedIn *session.SignedIn, app *client.Client, p oauth2.Parameters) (string, error) {
 	person := signedIn.User.Person()
 	patient, err := lp.core.Patients.Find(ctx, person, p.Get("patient"))
@@ -295,7 +294,7 @@ func (lp *launchPage) register(ctx context.Context, signedIn *session.SignedIn, 
 		return "", errInvalid
 	}
 	banner := p.Get("need_patient_banner") != ""
-	// without a launcher: the person chose, so that the launch lasts no longer than their right to
+	// without a launcher: as the user's own choice, the launch ends with their access to the patient
 	l := &launch.Registered{ClientID: app.ID, User: signedIn.User.ID, Simulated: p.Get("simulated"), Context: launch.Context{
 		Patient: patient.ID, NeedPatientBanner: &banner, Intent: p.Get("intent"),
 	}}
@@ -310,7 +309,7 @@ func (lp *launchPage) register(ctx context.Context, signedIn *session.SignedIn, 
 	return lp.core.Launches.Register(ctx, l)
 }
 
-// latestVisit is the id of the patient's latest encounter, or "".
+// latestVisit returns the id of the patient's latest encounter, or "".
 func (lp *launchPage) latestVisit(ctx context.Context, person launch.Person, patient string) (string, error) {
 	visits, _, err := lp.core.Patients.Encounters(ctx, person, patient)
 	switch {
@@ -322,8 +321,8 @@ func (lp *launchPage) latestVisit(ctx context.Context, person launch.Person, pat
 	return visits[0].ID, nil
 }
 
-// launchURL is where the app is opened. Ours is told of another patient too, so that it can
-// show that it may not see them.
+// launchURL returns the app's launch address. For the sandbox app, it contains another
+// patient, so that the app can demonstrate that it has no access to this patient.
 func (lp *launchPage) launchURL(ctx context.Context, signedIn *session.SignedIn, app *client.Client, handle, patient string) string {
 	address := app.LaunchURL(lp.core.Patients.FHIRBase, handle)
 	if app.ID != appID {
@@ -331,7 +330,7 @@ func (lp *launchPage) launchURL(ctx context.Context, signedIn *session.SignedIn,
 	}
 	choice, err := lp.core.Patients.Choices(ctx, signedIn.User.Person(), launch.Criteria{})
 	if err != nil {
-		return address // it can show the rest
+		return address // the other patient is optional
 	}
 	for _, other := range choice.Patients {
 		if other.ID != patient {

@@ -32,7 +32,7 @@ import (
 
 const sandboxApp = authorizetest.Issuer + "/oauth2/sandbox_app"
 
-// sandboxServer has a launch page, on which alice, a practitioner, can launch app too.
+// sandboxServer has a launch page on which alice, a practitioner, can also launch the client app.
 func sandboxServer(t *testing.T, records launch.Records, change func(*authorize.Config)) *authorizetest.Browser {
 	t.Helper()
 	return authorizetest.NewLaunching(t, records, "Practitioner/alice", func(c *authorize.Config) {
@@ -44,7 +44,7 @@ func sandboxServer(t *testing.T, records launch.Records, change func(*authorize.
 	})
 }
 
-// openLaunchPage signs in for the launch page, and returns it.
+// openLaunchPage signs in for the launch page and returns it.
 func openLaunchPage(b *authorizetest.Browser, user, password string) string {
 	b.T.Helper()
 	signIn := authorizetest.Body(b.T, b.Follow(b.Get(launchPagePath)))
@@ -58,7 +58,7 @@ func openLaunchPage(b *authorizetest.Browser, user, password string) string {
 	return authorizetest.Body(b.T, b.Get(launchPagePath))
 }
 
-// launchChoice is the submitted form of the launch page for ada; change alters it as in [authorizetest.Request].
+// launchChoice is the form of the launch page for ada; change alters it as in [authorizetest.Request].
 func launchChoice(t testing.TB, page string, change url.Values) url.Values {
 	t.Helper()
 	form := url.Values{"request": {authorizetest.Field(t, page, "request")}, "patient": {"ada"}, "app": {"sandbox-app"}, "need_patient_banner": {"true"}}
@@ -66,7 +66,7 @@ func launchChoice(t testing.TB, page string, change url.Values) url.Values {
 	return form
 }
 
-// launchByPage signs alice in, launches an app for ada, and returns where it is opened.
+// launchByPage signs alice in, launches an app for ada, and returns the launch address.
 func launchByPage(b *authorizetest.Browser, change url.Values) *url.URL {
 	b.T.Helper()
 	page := openLaunchPage(b, "alice", "right")
@@ -149,7 +149,7 @@ func TestLaunchByPage(t *testing.T) {
 	}
 }
 
-// A launch is bound to the user who was signed in, and to the chosen app.
+// A launch is bound to the signed-in user and the chosen app.
 func TestLaunchByPageIsBound(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
@@ -194,7 +194,7 @@ func TestLaunchPageRefuses(t *testing.T) {
 	}
 }
 
-// A parent may launch an app for their child only.
+// A parent may launch an app only for their own child.
 func TestLaunchPageOfParent(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
@@ -206,7 +206,7 @@ func TestLaunchPageOfParent(t *testing.T) {
 	authorizetest.WantStatus(t, b.Post(launchPagePath, launchChoice(t, page, url.Values{"patient": {"bob"}})), http.StatusSeeOther, "for the child")
 }
 
-// A launch by the page counts as the person's own choice: it ends with the relationship, in whatever step that is.
+// A launch from the page is the user's own choice: after the relationship ends, each step of the launch fails.
 func TestLaunchPageOfFormerParent(t *testing.T) {
 	t.Parallel()
 	h := new(authorizetest.FHIRServer)
@@ -225,7 +225,7 @@ func TestLaunchPageOfFormerParent(t *testing.T) {
 	}
 }
 
-// The form is for the session and the browser that it was shown in.
+// The form is bound to its session and browser.
 func TestLaunchPageIsSealed(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) { c.Users[1].FHIRUser = "Practitioner/bob" })
@@ -256,7 +256,7 @@ func TestLaunchPageWhileDown(t *testing.T) {
 	authorizetest.WantStatus(t, b.Post(launchPagePath, form), http.StatusSeeOther, "afterwards")
 }
 
-// The app is told of somebody whom it may not see, and signs in as any other.
+// The sandbox app gets another patient's id, and signs in like other apps.
 func TestSandboxApp(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
@@ -291,7 +291,7 @@ func TestSandboxApp(t *testing.T) {
 	}
 }
 
-// The app's own scopes leave something out that it can show it may not see.
+// The sandbox app's scopes exclude some data.
 func TestSandboxAppMayNotAll(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
@@ -303,7 +303,7 @@ func TestSandboxAppMayNotAll(t *testing.T) {
 	}
 }
 
-// The app that a link to the page names stays ticked, after the sign-in and after a search.
+// The app in a link to the page stays selected after sign-in and after a search.
 func TestLaunchPageKeepsTheApp(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), nil)
@@ -316,7 +316,7 @@ func TestLaunchPageKeepsTheApp(t *testing.T) {
 	authorizetest.WantText(t, page, `name="app" value="app" required checked`)
 }
 
-// Metrics know the endpoints.
+// The endpoints have names in the metrics.
 func TestEndpointsHaveNames(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{launchPagePath, appPath} {
@@ -326,7 +326,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 	}
 }
 
-// A server that launches apps by its page alone announces what works by it, and nothing else about launches.
+// If apps are launched only from this page, discovery announces only the launch capabilities that the page supports.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(authorizetest.FHIRServer), func(c *authorize.Config) {
@@ -346,7 +346,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// A session of before the person had a second factor does not open the page without it, nor send a form that was left open.
+// A session from before the user enrolled a second factor can neither open the page nor submit its form without the factor.
 func TestSessionOfBeforeTheFactor(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(b *authorizetest.Browser) (ask func() *http.Response){
@@ -375,7 +375,7 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 	}
 }
 
-// Repeated launches of an app take a bounded number of store entries, and do not lengthen entries that are never read.
+// Repeated launches use a bounded number of store entries, of bounded size.
 func TestLaunchesDoNotFillTheStore(t *testing.T) {
 	t.Parallel()
 	memory := store.NewMemory(0, 0)
@@ -398,7 +398,7 @@ func TestLaunchesDoNotFillTheStore(t *testing.T) {
 	})
 }
 
-// launchByForm launches an app for the user who is signed in.
+// launchByForm launches an app for the signed-in user.
 func launchByForm(t *testing.T, b *authorizetest.Browser, change url.Values) {
 	t.Helper()
 	r := b.Post(launchPagePath, launchChoice(t, authorizetest.Body(t, b.Get(launchPagePath)), change))
@@ -407,7 +407,7 @@ func launchByForm(t *testing.T, b *authorizetest.Browser, change url.Values) {
 	}
 }
 
-// The clients outlive changes of other clients in the store.
+// The sandbox clients remain after changes of other clients in the store.
 func TestClientsOutliveDrafts(t *testing.T) {
 	t.Parallel()
 	c := authorizetest.Config()
@@ -437,7 +437,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	gatewaytest.CheckCaddyfileError(t, gatewaytest.AppBlock("launch_page on"), 4, "on")
 }
 
-// No script of another origin reads the pages.
+// The pages allow no CORS origin.
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("launch_page"))
@@ -459,7 +459,7 @@ func TestPagesInEachLanguage(t *testing.T) {
 	})
 }
 
-// A record number is not broken at its hyphens, and is text all the same.
+// A record number does not wrap at its hyphens, and is escaped.
 func TestRecordNumbersAreWhole(t *testing.T) {
 	t.Parallel()
 	site, err := page.New("https://sign-in.example", page.Branding{}, slog.New(slog.DiscardHandler))
