@@ -19,18 +19,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
-// backup is the answer to GET /fhir/backup: a tar archive of what a gateway needs to go on elsewhere, by its place in the
-// folder of Caddy's storage. The store comes first: the keys after it seal all that it holds.
+// backup is the response to GET /fhir/backup: a tar archive of the state needed to restore a gateway, with paths below
+// the folder of Caddy's storage. The store is first: the keys written after it can decrypt all its content.
 type backup struct {
 	ctx     context.Context
-	file    backedUp          // nil: the durable store is no file
-	storage certmagic.Storage // of keys and clients; nil: they are in the durable store
+	file    backedUp          // nil: the durable store is not a file
+	storage certmagic.Storage // storage of keys and clients; nil: they are in the durable store
 	issuer  string
 }
 
 // backedUp is a store in a file.
 type backedUp interface {
-	// Backup copies it as it is at one time.
+	// Backup writes a consistent snapshot.
 	Backup(begin func(size int64, copyTo func(io.Writer) error) error) error
 }
 
@@ -44,7 +44,7 @@ func init() {
 	})
 }
 
-// newBackup returns the backup of a configuration's app.
+// newBackup returns the backup of the running app.
 func newBackup(r *http.Request, running caddy.Context) (any, error) {
 	app, err := fhirbase.FindAny[*fhirapp.App](running)
 	switch {
@@ -64,7 +64,7 @@ func newBackup(r *http.Request, running caddy.Context) (any, error) {
 	return b, nil
 }
 
-// ServeHTTP writes the archive. A truncated archive lacks its end marker, and the connection is aborted, so that it cannot pass for a complete one.
+// ServeHTTP writes the archive. After an error, it aborts the connection, so that a truncated archive cannot be taken for a complete one.
 func (b backup) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/x-tar")
 	if err := b.write(tar.NewWriter(w)); err != nil {
@@ -95,7 +95,7 @@ func (b backup) write(to *tar.Writer) error {
 	return to.Close()
 }
 
-// names are those of keys and registered clients in Caddy's storage.
+// names returns the names of keys and registered clients in Caddy's storage.
 func (b backup) names() ([]string, error) {
 	if b.storage == nil {
 		return nil, nil
@@ -108,7 +108,7 @@ func (b backup) names() ([]string, error) {
 	return append(names, clients...), nil
 }
 
-// Add adds a value of Caddy's storage, if there is one.
+// add adds a value of Caddy's storage if it exists.
 func (b backup) add(to *tar.Writer, name string) error {
 	value, err := b.storage.Load(b.ctx, name)
 	info, statErr := b.storage.Stat(b.ctx, name)

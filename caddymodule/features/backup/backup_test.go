@@ -31,7 +31,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
-// unpack restores a backup as tar does.
+// unpack extracts a backup as tar does.
 func unpack(t *testing.T, archive []byte, folder string) (names []string) {
 	t.Helper()
 	return unpackFiles(t, tar.NewReader(bytes.NewReader(archive)), folder)
@@ -59,8 +59,8 @@ func unpackFiles(t *testing.T, r *tar.Reader, folder string) (names []string) {
 	}
 }
 
-// A gateway that starts with a backup, which was made while the first one was busy, goes on where that was: people are signed
-// in, apps refresh, what features keep in Caddy's storage is there, second factors can be read, and what was revoked stays so.
+// A gateway restored from a backup of a busy gateway continues with its state: sessions, refresh tokens, features' data in
+// Caddy's storage, second factors and revocations.
 func TestBackupIsRestored(t *testing.T) {
 	t.Parallel()
 	folder := gatewaytest.Folder(t)
@@ -161,7 +161,7 @@ func exchange(t *testing.T, g *gatewaytest.Gateway, form url.Values) (tokens map
 	return tokens
 }
 
-// codeAt is the code of an answer to somebody who is signed in.
+// codeAt returns the authorization code of a response.
 func codeAt(t *testing.T, r *http.Response) string {
 	t.Helper()
 	location, err := r.Location()
@@ -171,7 +171,7 @@ func codeAt(t *testing.T, r *http.Response) string {
 	return location.Query().Get("code")
 }
 
-// What is in a store of several gateways is not backed up here, and a backup that fails is not taken for whole.
+// A store of several gateways is not backed up, and a failed backup cannot be taken for a complete one.
 func TestBackupRefused(t *testing.T) {
 	shared := gatewaytest.Example(t, nil, "fhir {", "fhir {\n\t\tstore memory")
 	app, err := fhirbase.Find[*fhirapp.App](shared.Context)

@@ -136,7 +136,7 @@ func (c *storeCopier) say(format string, about ...any) error {
 	return err
 }
 
-// reportEvery is how often the progress is told.
+// reportEvery is the interval between progress reports.
 const reportEvery = 2 * time.Second
 
 func (c *storeCopier) progress(n storecopy.Counts) {
@@ -144,10 +144,10 @@ func (c *storeCopier) progress(n storecopy.Counts) {
 		return
 	}
 	c.reported = time.Now()
-	_ = c.say("%d entries copied, %d compared …\n", n.Copied, n.Proved) // who does not see it is told at the end
+	_ = c.say("%d entries copied, %d compared …\n", n.Copied, n.Proved) // errors do not matter: the final report repeats the numbers
 }
 
-// explain says what to do.
+// explain adds a remedy to an error.
 func (*storeCopier) explain(err error) error {
 	advice := "run the same command again to complete the copy"
 	switch {
@@ -167,7 +167,7 @@ func (*storeCopier) explain(err error) error {
 	return fmt.Errorf("%w; %s", err, advice)
 }
 
-// keysAt describes where the signing keys and registered clients are after a copy.
+// keysAt describes the location of signing keys and registered clients after a copy.
 func keysAt(from, to fhirapp.KeysPlace) string {
 	same := from.Storage == to.Storage
 	switch {

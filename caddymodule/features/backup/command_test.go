@@ -38,7 +38,7 @@ type sharedStore struct {
 	stores.Shared
 }
 
-// servers are the stores of tests, by name.
+// servers are the stores of tests by name.
 var servers sync.Map
 
 func (*sharedStore) CaddyModule() caddy.ModuleInfo {
@@ -63,10 +63,10 @@ func (s *sharedStore) Provision(caddy.Context) error {
 	})
 }
 
-// storeSite is a file store and a store elsewhere, each named by a configuration.
+// storeSite has a file store and a shared store, each with a configuration.
 type storeSite struct {
 	t            *testing.T
-	path         string // of the file
+	path         string // path of the file
 	file, shared string // configurations
 	elsewhere    *storetest.Gateway
 	out          bytes.Buffer
@@ -89,7 +89,7 @@ func (s *storeSite) configuration(options string) string {
 	return gatewaytest.WriteFile(s.t, "Caddyfile", "{\n\tstorage file_system /nowhere\n\tfhir {\n\t\tissuer https://x.example\n\t\t"+options+"\n\t}\n}\n")
 }
 
-// inFile uses the file as a gateway does.
+// inFile calls use with the opened file, as a gateway does.
 func (s *storeSite) inFile(use func(*boltstore.Store)) {
 	s.t.Helper()
 	file := boltstore.New(s.path, 0)
@@ -168,7 +168,7 @@ func TestStoreCopyRefused(t *testing.T) {
 	}
 }
 
-// A file that a gateway holds is not copied.
+// A file in use by a gateway is not copied.
 func TestStoreCopyWhileRunning(t *testing.T) {
 	t.Parallel()
 	s := newStoreSite(t)
@@ -229,7 +229,7 @@ func TestKeysAfterStoreCopy(t *testing.T) {
 	}
 }
 
-// A gateway that has announced itself in a store elsewhere keeps it from being copied.
+// A store with the mark of a running gateway is not copied.
 func TestStoreCopyWhileAnnounced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,6 @@
-// Package storecopy copies the entries of one store to another, with the lifetimes that they have left, while nobody uses
-// either.
+// Package storecopy copies the entries of an unused store to another unused store, with their remaining lifetimes.
 //
-// Memory is bounded, however many entries there are: they pass in batches.
+// The entries are copied in batches, so memory is bounded.
 package storecopy
 
 import (
@@ -19,36 +18,36 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 )
 
-// Options are those of [Run].
+// Options are the options of [Run].
 type Options struct {
-	// Source identifies the store that is copied, so that an interrupted copy is completed from the same one. Required.
+	// Source identifies the source, so that an interrupted copy is completed only from the same store. Required.
 	Source string
 
-	// Merge copies into a store that has entries. What it has stays as it is, as if it were newer, but for lists of what a
-	// person has: these are joined. Default: the target must be empty, but for an interrupted copy.
+	// Merge allows a target with entries. Its entries take precedence, except lists of a person's sessions, grants and
+	// apps, which are joined. Default: the target must be empty or have an interrupted copy.
 	Merge bool
 
-	// Force copies although gateways seem to run with the source or the target. Default: [storemark.ErrRunning].
+	// Force copies even if gateways seem to use the source or the target. Default: [storemark.ErrRunning].
 	Force bool
 
-	// Batch is how many entries are stored in the target in one step. Default: [DefaultBatch]. A store that waits for
-	// its disk after each step is filled quicker by more.
+	// Batch is the number of entries per step at the target. Default: [DefaultBatch]. Larger batches are faster for a
+	// store that syncs to disk after each step.
 	Batch int
 
-	// Progress is called after each batch. Default: it is not.
+	// Progress is called after each batch. Default: none.
 	Progress func(Counts)
 }
 
-// Counts are numbers of entries. One that the source reported twice counts twice.
+// Counts are numbers of entries. Entries that the source reports twice count twice.
 type Counts struct {
-	Read    int // of the source
+	Read    int // from the source
 	Copied  int // to the target
-	Kept    int // that the target had, with another value than the source
-	Removed int // that an interrupted copy had left, and the source has no more
+	Kept    int // entries of the target that differ from the source
+	Removed int // leftovers of an interrupted copy that the source no longer has
 	Proved  int // compared after copying
 }
 
-// The errors of [Run], apart from those of the stores.
+// Errors of [Run], in addition to errors of the stores.
 var (
 	ErrNotEmpty = errors.New("the target is not empty")
 	ErrOther    = errors.New("the target has an interrupted copy of another store")
@@ -56,8 +55,8 @@ var (
 	ErrChanged  = errors.New("a store has changed meanwhile")
 )
 
-// Run copies all entries. One that was interrupted is completed by another Run with the same options: it copies all
-// entries again, as the source may have been in use meanwhile, and the target may not.
+// Run copies all entries. Another Run with the same options completes an interrupted copy: it copies all entries
+// again, because the source may have changed since. The target must not have been used.
 func Run(ctx context.Context, from, to store.Copyable, o Options) (Counts, error) {
 	c := &copying{from: from, to: to, Options: o}
 	c.Batch = cmp.Or(c.Batch, DefaultBatch)
@@ -95,7 +94,7 @@ func (c *copying) run(ctx context.Context) error {
 	return c.to.Delete(ctx, storemark.Incomplete)
 }
 
-// checkUnused checks that no gateway runs with either store.
+// checkUnused checks that no gateway uses either store.
 func (c *copying) checkUnused(ctx context.Context) error {
 	if c.Force {
 		return nil
@@ -121,8 +120,8 @@ func (c *copying) copy(ctx context.Context) error {
 	})
 }
 
-// put stores entries in the target. To merge, it adds those that are not there and joins lists, and goes by what it finds
-// if it is not known whether some were stored.
+// put stores entries in the target. For a merge, it adds missing entries and joins lists. After an error with unknown
+// effect, it reads the target again.
 func (c *copying) put(ctx context.Context, b batch) (copied, kept int, err error) {
 	if !c.Merge {
 		_, err = b.do(ctx, c.to, store.Put)
@@ -147,12 +146,12 @@ func (c *copying) put(ctx context.Context, b batch) (copied, kept int, err error
 	return 0, kept, err
 }
 
-// maxRemoved bounds the keys in memory that are to be removed.
+// maxRemoved is the maximum number of keys in memory for removal.
 const maxRemoved = 10_000
 
 var errEnough = errors.New("enough for now")
 
-// remove removes what the source has not.
+// remove removes entries that the source does not have.
 func (c *copying) remove(ctx context.Context) error {
 	for {
 		extra, err := c.extra(ctx)
@@ -171,8 +170,8 @@ func (c *copying) remove(ctx context.Context) error {
 	}
 }
 
-// extra returns what only the target has, or some of it and errEnough. The mark of an issuer is of a gateway that was
-// started with it.
+// extra returns the entries that only the target has, or some of them and errEnough. It ignores the issuer mark,
+// which a gateway sets at its start.
 func (c *copying) extra(ctx context.Context) (found batch, err error) {
 	err = eachBatch(ctx, c.to, DefaultBatch, func(b batch) error {
 		there, err := b.find(ctx, c.from)
@@ -192,7 +191,7 @@ func (c *copying) extra(ctx context.Context) (found batch, err error) {
 	return found, err
 }
 
-// prove checks that the target has all that the source has, and nothing else unless there was something before.
+// prove checks that the target has all entries of the source and, unless merged, no others.
 func (c *copying) prove(ctx context.Context) error {
 	lost := 0
 	err := eachBatch(ctx, c.from, DefaultBatch, func(b batch) error {
@@ -227,15 +226,14 @@ func (c *copying) prove(ctx context.Context) error {
 }
 
 const (
-	// DefaultBatch is how many entries pass in one step: so many that what each step costs by itself is little, and so
-	// few that a server makes it quickly, between those of others.
+	// DefaultBatch is the default number of entries per step: large enough to amortize the cost of a step, small
+	// enough for short steps between those of others.
 	DefaultBatch = 200
 
-	// entrySize is what a batch may have for each of its entries, in bytes of values. It ends with the value that
-	// exceeds that.
+	// entrySize limits the size of a batch: in bytes of values, per entry. The last value may exceed the limit.
 	entrySize = 1280
 
-	// ending is what an entry has left that may be gone when it is looked for.
+	// ending is the remaining lifetime below which an entry may be missing when it is checked.
 	ending = 10 * time.Second
 )
 
@@ -243,15 +241,15 @@ type entry struct {
 	key   string
 	value []byte
 	ends  time.Time
-	old   []byte // what the value replaces in a [store.Swap]
+	old   []byte // value to replace in a [store.Swap]
 }
 
 func (e entry) isEnding() bool { return time.Until(e.ends) < ending }
 
-// A batch has each key once.
+// A batch contains each key once.
 type batch []entry
 
-// eachBatch passes on all entries but our own, so many at once.
+// eachBatch calls pass with batches of at most most entries, without the marks of storemark.
 func eachBatch(ctx context.Context, s store.Copyable, most int, pass func(batch) error) error {
 	var b batch
 	size, at := 0, map[string]int{}
@@ -259,7 +257,7 @@ func eachBatch(ctx context.Context, s store.Copyable, most int, pass func(batch)
 		if storemark.Is(key) || ttl <= 0 {
 			return nil
 		}
-		e := entry{key: key, value: bytes.Clone(value), ends: time.Now().Add(ttl)} // it may be the store's own memory
+		e := entry{key: key, value: bytes.Clone(value), ends: time.Now().Add(ttl)} // the value may be the store's own memory
 		if i, again := at[key]; again {
 			b[i] = e
 			return nil
@@ -279,17 +277,17 @@ func eachBatch(ctx context.Context, s store.Copyable, most int, pass func(batch)
 	return pass(b)
 }
 
-// find returns what a store has under the keys of the entries, in their order.
+// find returns the values of the entries' keys in a store, in their order.
 func (b batch) find(ctx context.Context, s store.Store) ([]*store.Call, error) {
 	return b.do(ctx, s, store.Get)
 }
 
 const (
-	attempts = 5 // of a step, while the store does not answer
+	attempts = 5 // attempts at a step while the store does not respond
 	pause    = time.Second
 )
 
-// do makes a call for each entry, in one step; and again after a pause if the store did not answer.
+// do executes a call for each entry in one step. It retries after a pause if the store does not respond.
 func (b batch) do(ctx context.Context, s store.Store, op store.Op) (calls []*store.Call, err error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -320,17 +318,17 @@ func wait(ctx context.Context) error {
 	}
 }
 
-// joins are the kinds of index entries that list the sessions and grants of a person. A merge joins the lists of both stores: otherwise,
-// revoking a person would leave what only the source's list names.
+// joins are the kinds of index entries that list a person's sessions and grants. A merge joins the lists of both stores: otherwise,
+// revoking a person's access would miss those listed only in the source.
 var joins = map[string]func(there, more []byte) ([]byte, error){
 	"sessions": joinItems, "upstream-sessions": joinItems, "families": joinItems, "consents": joinItems, "apps": joinApps,
 }
 
-// joinedLifetime is that of a joined list, at least as long as the lifetimes of both.
+// joinedLifetime is the lifetime of joined lists, longer than those of both originals.
 const joinedLifetime = 400 * 24 * time.Hour
 
-// merge compares entries with what was found in the target. It returns those that the target lacks, lists that are to be
-// replaced by joined ones, and how many others have another value.
+// merge compares entries with those of the target. It returns missing entries, joined lists, and the number of other
+// entries that differ.
 func (b batch) merge(found []*store.Call) (missing, joined batch, kept int, err error) {
 	for i, e := range b {
 		there, join := found[i].Value, joins[store.KindOf(e.key)]
@@ -353,9 +351,9 @@ func (b batch) merge(found []*store.Call) (missing, joined batch, kept int, err 
 	return missing, joined, kept, nil
 }
 
-// joinItems joins two [store.RecentList]s. Items may be in it twice.
+// joinItems joins two [store.RecentList]s. Duplicate items are allowed.
 func joinItems(there, more []byte) ([]byte, error) {
-	if bytes.Contains(there, more) { // joined before
+	if bytes.Contains(there, more) { // already joined
 		return there, nil
 	}
 	return append(bytes.Clone(more), there...), nil
@@ -386,19 +384,19 @@ func joinApps(there, more []byte) ([]byte, error) {
 	return json.Marshal(apps)
 }
 
-// probeKey is the key of an entry in the target that must not be in the source.
+// probeKey is the key of an entry that is written to the target and must not appear in the source.
 const probeKey = storemark.CopyKind + ":probe"
 
 // markLifetime is how long an interrupted copy can be completed.
 const markLifetime = 30 * 24 * time.Hour
 
-// A mark says what is being copied.
+// A mark identifies a copy in progress.
 type mark struct {
 	Source string `json:"source"`
-	Merge  bool   `json:"merge,omitempty"` // into a store that had entries
+	Merge  bool   `json:"merge,omitempty"` // into a store with entries
 }
 
-// begin checks that the target may be copied to, and marks it. It reports whether a copy was interrupted.
+// begin checks and marks the target. resumed reports whether it has an interrupted copy.
 func (c *copying) begin(ctx context.Context) (resumed bool, err error) {
 	if err := c.checkOther(ctx); err != nil {
 		return false, err
@@ -440,7 +438,7 @@ func (c *copying) checkOther(ctx context.Context) error {
 	return errors.Join(err, c.to.Delete(ctx, probeKey))
 }
 
-// find returns the mark of an interrupted copy; nil if there is none.
+// find returns the mark of an interrupted copy, or nil.
 func (c *copying) find(ctx context.Context) (*mark, error) {
 	text, err := c.to.Get(ctx, storemark.Incomplete)
 	if errors.Is(err, store.ErrNotFound) {
@@ -455,7 +453,7 @@ func (c *copying) find(ctx context.Context) (*mark, error) {
 
 var errSome = errors.New("there is an entry")
 
-// checkEmpty checks that the target has nothing, but for the mark of an issuer, by a gateway that was started with it.
+// checkEmpty checks that the target is empty, except for the issuer mark, which a gateway sets at its start.
 func (c *copying) checkEmpty(ctx context.Context) error {
 	err := eachBatch(ctx, c.to, DefaultBatch, func(b batch) error {
 		if len(b) == 1 && b[0].key == store.IssuerKey {

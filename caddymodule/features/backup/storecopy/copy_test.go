@@ -25,11 +25,11 @@ import (
 
 var files = storecopy.Options{Source: "a file"}
 
-// held is what a store has.
+// held is the content of a store.
 type held map[string]heldEntry
 
 type heldEntry struct {
-	value [32]byte // its digest
+	value [32]byte // digest of the value
 	ends  time.Time
 }
 
@@ -50,7 +50,7 @@ func (h held) check(t *testing.T, want held) {
 	t.Helper()
 	for key, e := range want {
 		got := h[key]
-		if off := got.ends.Sub(e.ends); got.value != e.value || off < 0 || off > time.Second { // a file knows full seconds
+		if off := got.ends.Sub(e.ends); got.value != e.value || off < 0 || off > time.Second { // a file has a resolution of seconds
 			t.Fatalf("%s: the same value: %t, ends %v later", key, got.value == e.value, off)
 		}
 	}
@@ -73,7 +73,7 @@ func put(t *testing.T, s store.Store, key, value string, ttl time.Duration) {
 	}
 }
 
-// fill stores entries of all sizes and lifetimes, those of revocations among them.
+// fill stores entries of all sizes and lifetimes, including revocations.
 func fill(t *testing.T, s store.Store, n int) {
 	t.Helper()
 	kinds := []string{"refresh", "session", "revoked", "cutoff", "consent:alice"}
@@ -90,7 +90,7 @@ func fill(t *testing.T, s store.Store, n int) {
 	}
 }
 
-// All entries get over, byte by byte, with what they have left of their lifetimes; and back.
+// A copy to another store and back has all entries byte for byte, with their remaining lifetimes.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +130,7 @@ func (c *cut) Do(ctx context.Context, calls ...*store.Call) error {
 
 var errCut = errors.New("cut")
 
-// A copy that was interrupted anywhere is completed by another, even if the source was in use in between.
+// A copy interrupted at any step can be completed, even if the source has changed since.
 func TestInterruptedCopy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestInterruptedCopy(t *testing.T) {
 	})
 }
 
-// A store that does not answer for a moment interrupts nothing, whether it made the last step or not.
+// A temporary failure of the store does not interrupt a copy, whether or not the failed step took effect.
 func TestCopyWhileStoreFails(t *testing.T) {
 	t.Parallel()
 	for _, merge := range []bool{false, true} {
@@ -181,7 +181,7 @@ func TestCopyWhileStoreFails(t *testing.T) {
 	}
 }
 
-// forgetful is a store that makes each second step without an answer.
+// forgetful is a store that makes every second step but returns an error.
 type forgetful struct {
 	*storetest.Gateway
 	steps int
@@ -195,7 +195,7 @@ func (f *forgetful) Do(ctx context.Context, calls ...*store.Call) error {
 	return err
 }
 
-// What is in the target is neither replaced nor removed.
+// A merge neither replaces nor removes entries of the target.
 func TestTargetInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -254,7 +254,7 @@ func (b *busy) Do(ctx context.Context, calls ...*store.Call) error {
 	return err
 }
 
-// Who uses a store meanwhile is found out.
+// Concurrent use of a store is detected.
 func TestChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(from, to store.Store) error{
@@ -279,7 +279,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// A copy ends with its context, and can be completed.
+// A canceled copy ends and can be completed.
 func TestCancelledCopy(t *testing.T) {
 	t.Parallel()
 	from, to := newFile(t), storetest.NewShared().Gateway()
@@ -295,7 +295,7 @@ func TestCancelledCopy(t *testing.T) {
 	}
 }
 
-// A target with which a gateway was started, and no more, is empty; the source says whose it is.
+// A target that only has the mark of a gateway's start counts as empty, whether or not the source has a mark.
 func TestCopyToStartedTarget(t *testing.T) {
 	t.Parallel()
 	for _, marked := range []bool{true, false} {
@@ -317,10 +317,10 @@ func TestCopyToStartedTarget(t *testing.T) {
 	}
 }
 
-// repeating is a store that tells of each entry twice, the second time a while later.
+// repeating is a store that reports each entry twice, the second time later.
 type repeating struct {
 	store.Copyable
-	later int // how many others it tells of before
+	later int // number of entries reported in between
 }
 
 func (r *repeating) Entries(ctx context.Context, tell func(string, []byte, time.Duration) error) error {
@@ -343,7 +343,7 @@ func each(do []func() error) (errs []error) {
 	return errs
 }
 
-// What a source tells of twice, as Redis may, is copied once, or again as it is.
+// An entry that the source reports twice, as Redis may, is copied correctly.
 func TestEntryToldTwice(t *testing.T) {
 	t.Parallel()
 	for _, merge := range []bool{false, true} {
@@ -364,7 +364,7 @@ func TestEntryToldTwice(t *testing.T) {
 // steps counts the steps that change a store.
 type steps struct {
 	store.Copyable
-	most, n int // most calls in one
+	most, n int // maximum number of calls in a step
 }
 
 func (s *steps) Do(ctx context.Context, calls ...*store.Call) error {
@@ -374,7 +374,7 @@ func (s *steps) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Copyable.Do(ctx, calls...)
 }
 
-// Entries are stored so many at once, and fewer if they are large.
+// A batch has the configured number of entries, and fewer large ones.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ batch, size, most, steps int }{
@@ -395,8 +395,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// A gateway that runs with the source or the target is noticed though it changes nothing, until it has
-// stopped, or for a while after it was killed; what it says of itself is not copied.
+// A running gateway with the source or the target is detected even if it changes nothing, until it
+// stops, or for a while after it was killed. Its mark is not copied.
 func TestGatewayRuns(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ source, killed bool }{
@@ -426,7 +426,7 @@ func TestGatewayRuns(t *testing.T) {
 				if counts, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), forced); err != nil || counts.Read != 10 {
 					t.Errorf("by force: %+v, %v", counts, err)
 				}
-				time.Sleep(storemark.RunningLifetime + time.Nanosecond) // it may have renewed its entry just before
+				time.Sleep(storemark.RunningLifetime + time.Nanosecond) // the gateway may have renewed its entry just before
 				if _, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), files); err != nil {
 					t.Errorf("later: %v", err)
 				}
@@ -435,7 +435,7 @@ func TestGatewayRuns(t *testing.T) {
 	}
 }
 
-// How long it takes to copy 200,000 entries of 300 bytes, in no order, into a file:
+// BenchmarkIntoFile measures copying 200,000 entries of 300 bytes, in random order, into a file:
 //
 //	go test -run '^$' -bench IntoFile -benchtime 1x ./caddymodule/features/backup/storecopy
 func BenchmarkIntoFile(b *testing.B) {
@@ -468,8 +468,8 @@ func claim(t *testing.T, s store.Store, issuer string) error {
 	return err
 }
 
-// Everything of a person is found after the store was copied, and after it was merged with another that has more of that
-// person, of the same app and of another.
+// After a copy, and after a merge with a store that has more grants of the same person, for the same app and for
+// another, signing out or revoking covers all of the person's grants.
 func TestOnePersonIsFoundAfterCopy(t *testing.T) {
 	t.Parallel()
 	serve := func(s store.Store) *authorize.Server {
