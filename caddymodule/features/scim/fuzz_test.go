@@ -2,7 +2,7 @@ package scim
 
 import "testing"
 
-// A filter means one name, which an id carries there and back, or is refused.
+// Every accepted filter contains exactly one name, which survives encoding in an id.
 func FuzzFilter(f *testing.F) {
 	for _, seed := range []string{`userName eq "a"`, `externalId eq "\u0000"`, `userName eq "a" or userName eq "b"`, ``, ` eq "`} {
 		f.Add(seed)

@@ -27,7 +27,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// folder is the path below which each identity provider has its endpoints.
+// folder is the path prefix of the endpoints of each identity provider.
 const folder = "/oauth2/scim/"
 
 func init() {
@@ -40,7 +40,7 @@ type SCIM struct {
 	// The bearer token of the provider. Caddy's placeholders are supported. Required.
 	Token string `json:"token,omitempty"`
 
-	Provider string `json:"-"` // the key of the identity provider
+	Provider string `json:"-"` // key of the identity provider
 }
 
 // CaddyModule returns the Caddy module information.
@@ -81,11 +81,11 @@ func (s *SCIM) Extend(core *authorize.Core) error {
 // service serves the endpoints of a provider.
 type service struct {
 	*endpoint.Responder
-	limiter   *lockout.Limiter // counts wrong tokens
+	limiter   *lockout.Limiter // limits wrong tokens
 	ending    *deprovisioning.Ending
-	durable   store.Store // holds what Users are called from now on
-	digest    []byte      // of the token
-	guessable bool        // the token is
+	durable   store.Store // stores the current names of Users
+	digest    []byte      // digest of the token
+	guessable bool        // the token has less than 128 bits
 }
 
 // answer serves the SCIM endpoints of a provider.
@@ -102,7 +102,7 @@ func (s *service) answer(w http.ResponseWriter, r *http.Request, p *people.Provi
 
 var errToken = &oauth2.Error{Code: "invalid_token", Description: "the bearer token is missing or wrong", Status: http.StatusUnauthorized}
 
-// checkToken checks the bearer token. A request without one does not count as an attempt.
+// checkToken checks the bearer token. A request without a token is not a failed attempt.
 func (s *service) checkToken(r *http.Request, p *people.Provider) error {
 	scheme, token, _ := strings.Cut(strings.Join(r.Header.Values("Authorization"), ", "), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -137,7 +137,7 @@ func (s *service) serve(w http.ResponseWriter, r *http.Request, p *people.Provid
 	return &oauth2.Error{Code: "invalid_request", Description: "only Users and ServiceProviderConfig are here", Status: http.StatusNotFound}
 }
 
-// providerConfig says what is supported (RFC 7643 §5).
+// providerConfig returns the ServiceProviderConfig (RFC 7643 §5).
 func providerConfig() any {
 	no := map[string]any{"supported": false, "maxOperations": 0, "maxPayloadSize": 0, "maxResults": 1}
 	return map[string]any{
@@ -147,7 +147,7 @@ func providerConfig() any {
 	}
 }
 
-// list answers whether somebody has an account here (RFC 7644 §3.4.2). Everybody is not listed.
+// list reports whether the person in the filter has an account here (RFC 7644 §3.4.2). Unfiltered listing is not supported.
 func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	users := []user{}
 	if filter := r.URL.Query().Get("filter"); filter != "" {
@@ -171,7 +171,7 @@ func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provide
 	return nil
 }
 
-// create answers with a User, of whom nothing is stored: people get an account when they sign in.
+// create returns a User without storing it: accounts are created at sign-in.
 func (s *service) create(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	of, ends, err := readUser(w, r)
 	if err != nil {
@@ -189,7 +189,8 @@ func (s *service) create(w http.ResponseWriter, r *http.Request, p *people.Provi
 	return err
 }
 
-// readUser reads what a request calls a person, and whether it ends what they have, as DELETE does. A PATCH may name nobody.
+// readUser returns the names of the person in a request. ends reports whether the request deletes or deactivates the person.
+// PATCH may omit the names.
 func readUser(w http.ResponseWriter, r *http.Request) (of names, ends bool, err error) {
 	if r.Method == http.MethodDelete || r.Method == http.MethodGet {
 		return of, r.Method == http.MethodDelete, nil
@@ -217,8 +218,8 @@ func readUser(w http.ResponseWriter, r *http.Request) (of names, ends bool, err 
 	return of, ends, err
 }
 
-// serveUser serves a User by its id. To delete it, or to set active to false, ends everything of the person whom the id
-// was given for, whoever has their names by now.
+// serveUser serves a User by its id. DELETE and active=false end all access of the person to whom the id was given,
+// even if another person has the names now.
 func (s *service) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provider, id string, given names) error {
 	to, ends, err := readUser(w, r)
 	if err != nil {
@@ -248,7 +249,7 @@ func (s *service) end(ctx context.Context, p *people.Provider, found []people.Kn
 	return s.ending.Accounts(ctx, p, found, reason, gone)
 }
 
-// user shows a User by its names.
+// user returns a User with its names.
 func (s *service) user(p *people.Provider, id string, of names, active bool) user {
 	return user{
 		Schemas: []string{userSchema}, ID: id, ExternalID: of.ExternalID, UserName: cmp.Or(of.UserName, of.ExternalID), Active: active,
@@ -256,7 +257,7 @@ func (s *service) user(p *people.Provider, id string, of names, active bool) use
 	}
 }
 
-// refuse answers as RFC 7644 §3.12 says. After a failure here, the request may be sent again.
+// refuse sends an error response (RFC 7644 §3.12). After a 5xx, the request may be retried.
 func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	s.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})

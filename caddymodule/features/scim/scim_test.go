@@ -30,7 +30,7 @@ const (
 	secret   = "5f0c6b1d4e8a4b7c9d2e3f405162738495a6b7c8d9eaf0b1"
 )
 
-// scim sends a request with the right token.
+// request sends a request with the correct token.
 func request(t *testing.T, s http.Handler, method, below, body string) (int, map[string]any) {
 	t.Helper()
 	r := authorizetest.PostRequest(scimPath+below, nil)
@@ -52,7 +52,7 @@ func withSCIM(idp *people.IdentityProvider, c *authorize.Config) {
 	c.Features = append(c.Features, &scim.SCIM{Token: secret, Provider: idp.Key})
 }
 
-// RFC 7644 §3.5, §3.6: active false, in the forms of Entra ID and Okta, and DELETE end everything of who is meant.
+// DELETE, and active=false in the formats of Entra ID and Okta, end all access of the person (RFC 7644 §3.5, §3.6).
 func TestSCIM(t *testing.T) {
 	t.Parallel()
 	const (
@@ -114,7 +114,7 @@ func TestSCIM(t *testing.T) {
 	}
 }
 
-// staff signs people in at a provider whose user names pass from one to another, and provisions them.
+// staff signs people in at a provider that reassigns user names, and provisions them.
 type staff struct {
 	t *testing.T
 	p *providertest.Provider
@@ -149,7 +149,7 @@ func (st staff) delete(id string) {
 	}
 }
 
-// The id of a User is one person's, whatever they are called by now, and whoever is called as they were.
+// The id of a User stays with one person, even if their name changes or another person gets the name.
 func TestSCIMAfterRename(t *testing.T) {
 	t.Parallel()
 	for name, rename := range map[string]func(st staff) (gone, stays *authorizetest.FederatedPerson){
@@ -216,7 +216,7 @@ func TestSCIMAfterRename(t *testing.T) {
 	}
 }
 
-// Nobody is guessed among several.
+// A name that several people have is an error and ends no access.
 func TestSCIMOfSeveral(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -231,7 +231,7 @@ func TestSCIMOfSeveral(t *testing.T) {
 	}
 }
 
-// Of who is gone for good, another person may get the sub that was claimed.
+// After a DELETE, but not after a deactivation, another person may claim the sub.
 func TestSCIMReleasesSub(t *testing.T) {
 	t.Parallel()
 	for method, want := range map[string]bool{http.MethodDelete: true, http.MethodPut: false} {
@@ -250,7 +250,7 @@ func TestSCIMReleasesSub(t *testing.T) {
 	}
 }
 
-// RFC 7644 §3.4.2.2: who has an account here is found by name or id, and nobody else.
+// A filter by name or id finds only people of the provider with an account here (RFC 7644 §3.4.2.2).
 func TestSCIMFilter(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)
@@ -299,7 +299,7 @@ func TestSCIMFilter(t *testing.T) {
 	}
 }
 
-// Only the token opens it, and wrong ones are counted.
+// Requests need the token, and wrong tokens count toward the lockout.
 func TestSCIMToken(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, authorizetest.Named)
@@ -335,7 +335,7 @@ func TestSCIMToken(t *testing.T) {
 	}
 }
 
-// Nothing else is there, whatever the path.
+// Other paths return 404.
 func TestSCIMPaths(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.NewFederated(t, providertest.Start(t), withSCIM)
@@ -362,7 +362,7 @@ func TestSCIMPaths(t *testing.T) {
 	}
 }
 
-// What fails is 503, and can be sent again.
+// A failure returns 503, and a retry succeeds.
 func TestSCIMFails(t *testing.T) {
 	t.Parallel()
 	fails := false
@@ -390,7 +390,7 @@ func TestSCIMFails(t *testing.T) {
 	}
 }
 
-// A sign-in that is being stored while SCIM deletes its person ends too, and the next one does not.
+// A sign-in that is being stored while SCIM deletes the person fails, and the next sign-in succeeds.
 func TestSCIMWhileSigningIn(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, authorizetest.Named)
@@ -408,7 +408,7 @@ func TestSCIMWhileSigningIn(t *testing.T) {
 		return nil
 	})
 	s = authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { withSCIM(idp, c); c.Store = kept })
-	authorizetest.SignInFederated(t, s) // has an account
+	authorizetest.SignInFederated(t, s) // creates the account
 	armed = true
 	b := authorizetest.NewBrowser(t, s)
 	if back := authorizetest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
@@ -421,7 +421,7 @@ func TestSCIMWhileSigningIn(t *testing.T) {
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// Servers call the endpoint, and no scripts.
+// The endpoint allows no CORS origin: servers call it, not scripts.
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("idp hospital oidc {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id c\n\t\t\tclient_secret s\n\t\t\tscim 0123456789abcdef0123456789abcdef0123456789\n\t\t}"))
@@ -445,7 +445,7 @@ const (
 	clinicSCIM   = "/oauth2/scim/clinic/Users"
 )
 
-// send sends a SCIM request with the clinic's own token and returns the id of the User in the response.
+// send sends a SCIM request with the clinic's token and returns the id of the User in the response.
 func send(c authorizetest.Clinic, method, target, body string) (id string) {
 	c.T.Helper()
 	r := authorizetest.PostRequest(target, nil)
@@ -464,8 +464,8 @@ func send(c authorizetest.Clinic, method, target, body string) (id string) {
 	return id
 }
 
-// An identity provider that names another provider's person by any identifier of theirs ends nothing of that person:
-// SCIM (RFC 7644).
+// A SCIM request (RFC 7644) of one identity provider cannot end access of another provider's person, whatever
+// identifier it contains.
 func TestPersonOfAnotherProvider(t *testing.T) {
 	t.Parallel()
 	const members = `{"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"replace","path":"active","value":false}]}`
@@ -491,7 +491,7 @@ func TestPersonOfAnotherProvider(t *testing.T) {
 	})
 }
 
-// A User that is created inactive ends what its person has, and one that is created active ends nothing.
+// Creating an inactive User ends the person's access. Creating an active User does not.
 func TestSCIMCreate(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
@@ -516,7 +516,7 @@ func TestSCIMCreate(t *testing.T) {
 	}
 }
 
-// The id of a User is one that the server made: it has names, and the person or the time for which they were given.
+// Only ids issued by the server are valid: an id contains names, and the person or the time for which it was issued.
 func TestSCIMMadeUpID(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)
@@ -533,7 +533,7 @@ func TestSCIMMadeUpID(t *testing.T) {
 	}
 }
 
-// The id of a User stays the person's who had the name when the id was given, not the one's who had the name before.
+// The id of a User belongs to the person who had the name when the id was issued, not to an earlier owner of the name.
 func TestSCIMNameOfAnotherBefore(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

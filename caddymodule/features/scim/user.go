@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// SCIM's schemas (RFC 7643 §8.7, RFC 7644 §3).
+// Schemas of SCIM (RFC 7643 §8.7, RFC 7644 §3).
 const (
 	userSchema   = "urn:ietf:params:scim:schemas:core:2.0:User"
 	configSchema = "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig"
@@ -24,7 +24,7 @@ const (
 	errorSchema  = "urn:ietf:params:scim:api:messages:2.0:Error"
 )
 
-// scimType says why a request is refused (RFC 7644 §3.12). It is the cause of an [oauth2.Error].
+// scimType is the scimType of an error response (RFC 7644 §3.12). It is the cause of an [oauth2.Error].
 type scimType string
 
 // Error implements error.
@@ -34,13 +34,13 @@ func invalidValue(detail string) error {
 	return &oauth2.Error{Code: "invalid_request", Description: detail, Err: scimType("invalidValue")}
 }
 
-// names are what a provider calls a person. The id of a User holds them: nothing of it is stored until it is renamed.
+// names are a provider's names of a person. The id of a User contains them, so a User is stored only when it is renamed.
 type names struct {
 	ExternalID string `json:"e,omitempty"`
 	UserName   string `json:"u,omitempty"`
 
-	// Subject is the person's at the provider, if they had an account here when they were named so. If not, they are
-	// the first to come by the name since Named, in nanoseconds.
+	// Subject is the person's sub at the provider if they had an account here when the id was issued. If not, the id
+	// belongs to the first person with the name after Named, in Unix nanoseconds.
 	Subject string `json:"s,omitempty"`
 	Named   int64  `json:"t,omitempty"`
 }
@@ -55,11 +55,11 @@ func (n names) check() error {
 }
 
 func (n names) id() string {
-	text, _ := json.Marshal(n) // nothing in it fails
+	text, _ := json.Marshal(n) // cannot fail
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// parseID reads an id that names.id made.
+// parseID parses an id returned by names.id.
 func parseID(id string) (n names, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(id)
 	if err != nil || json.Unmarshal(text, &n) != nil || n.check() != nil || n.Subject == "" && n.Named == 0 {
@@ -78,7 +78,7 @@ type user struct {
 	Meta       map[string]string `json:"meta"`
 }
 
-// sentUser is a User as a provider sends it, or a PATCH of one (RFC 7644 §3.5.2). The rest has no effect.
+// sentUser is a User or a PATCH (RFC 7644 §3.5.2) from a provider. Other attributes are ignored.
 type sentUser struct {
 	ExternalID string          `json:"externalId"`
 	UserName   string          `json:"userName"`
@@ -94,7 +94,7 @@ type operation struct {
 
 func (u *sentUser) names() names { return names{ExternalID: u.ExternalID, UserName: u.UserName} }
 
-// set sets an attribute, by its name alone or after that of the schema.
+// set sets an attribute by its name, optionally prefixed with its schema.
 func (u *sentUser) set(attribute string, value json.RawMessage) error {
 	switch strings.TrimPrefix(strings.ToLower(attribute), strings.ToLower(userSchema)+":") {
 	case "active":
@@ -107,7 +107,7 @@ func (u *sentUser) set(attribute string, value json.RawMessage) error {
 	return nil
 }
 
-// patched is what a PATCH sets. Okta names attributes in the value, Entra ID in the path.
+// patched returns the attributes that a PATCH sets. Okta names attributes in the value, Entra ID in the path.
 func (u *sentUser) patched() (set sentUser, err error) {
 	for _, o := range u.Operations {
 		members := map[string]json.RawMessage{o.Path: o.Value}
@@ -128,7 +128,7 @@ func (u *sentUser) patched() (set sentUser, err error) {
 	return set, nil
 }
 
-// isInactive reads active, if it is there. Entra ID has sent it as "False".
+// isInactive parses active, which may be missing. Entra ID has sent it as "False".
 func (u *sentUser) isInactive() (bool, error) {
 	switch strings.ToLower(strings.Trim(string(u.Active), `"`)) {
 	case "", "true":
@@ -139,7 +139,8 @@ func (u *sentUser) isInactive() (bool, error) {
 	return false, invalidValue("active must be true or false")
 }
 
-// parseFilter reads userName eq "…" or externalId eq "…" (RFC 7644 §3.4.2.2). Providers send no other to find a person.
+// parseFilter parses userName eq "…" or externalId eq "…" (RFC 7644 §3.4.2.2), the only filters that providers send to find a
+// person.
 func parseFilter(text string) (names, error) {
 	attribute, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	operator, literal, _ := strings.Cut(strings.TrimSpace(rest), " ")
@@ -150,7 +151,7 @@ func parseFilter(text string) (names, error) {
 	return sought.names(), sought.names().check()
 }
 
-// remembered is longer than anybody is employed.
+// remembered is longer than any employment.
 const remembered = 50 * 366 * 24 * time.Hour
 
 var errSeveral = &oauth2.Error{
@@ -158,8 +159,8 @@ var errSeveral = &oauth2.Error{
 	Description: "several people here may be meant: map externalId to the sub of your ID tokens, or to the claim of the option sub",
 }
 
-// identify makes names those of one person: who has the externalId as the sub, at the provider or here, or else the
-// userName, or who will be the first to have it from now on.
+// identify binds names to one person: the person with the externalId as sub, at the provider or here, or else with
+// the userName, or else the first person to get the name from now on.
 func (s *service) identify(ctx context.Context, p *people.Provider, of names) (names, []people.Known, error) {
 	of.Subject, of.Named = "", store.Now(s.durable).UnixNano()
 	found, err := s.called(ctx, p, of, s.ending.People.ByName)
@@ -172,7 +173,7 @@ func (s *service) identify(ctx context.Context, p *people.Provider, of names) (n
 	return of, found, err
 }
 
-// called returns the accounts with the externalId or, if nobody has it, those that are found by the userName.
+// called returns the accounts with the externalId or, if there are none, those that byName finds by the userName.
 func (s *service) called(ctx context.Context, p *people.Provider, of names, byName func(context.Context, *people.Provider, string) ([]people.Known, error)) (found []people.Known, err error) {
 	if of.ExternalID != "" {
 		found, err = s.ending.People.ByID(ctx, p, of.ExternalID)
@@ -183,7 +184,7 @@ func (s *service) called(ctx context.Context, p *people.Provider, of names, byNa
 	return found, err
 }
 
-// person returns the accounts of the person whom the id of a User was given for, with what they are called by now.
+// person returns the accounts of the person to whom the id was issued, and their current names.
 func (s *service) person(ctx context.Context, p *people.Provider, id string, of names) (names, []people.Known, error) {
 	later, err := store.GetJSON[names](ctx, s.durable, userKey(p, id))
 	if err != nil {
@@ -203,7 +204,7 @@ func (s *service) person(ctx context.Context, p *people.Provider, id string, of 
 	return of, found, err
 }
 
-// rename notes what a User is called from now on, and who it is, if that was not known when the id was given.
+// rename stores the current names of a User, and the person if they were not known when the id was issued.
 func (s *service) rename(ctx context.Context, p *people.Provider, id string, of, to names, found []people.Known) (names, error) {
 	next, err := of, error(nil)
 	next.ExternalID, next.UserName = cmp.Or(to.ExternalID, of.ExternalID), cmp.Or(to.UserName, of.UserName)
