@@ -1,6 +1,6 @@
 // Package requestobject reads the parameters of authorization requests from request objects (OpenID Connect Core §6, RFC 9101):
-// JWTs that the client sends by value or, if it registered itself, by reference. Without it, they are refused with
-// request_not_supported and request_uri_not_supported, and a client that must send them gets nothing.
+// JWTs sent by value or, by registered clients, by reference. Without this package, they are rejected with
+// request_not_supported and request_uri_not_supported, and clients that must send them cannot be authorized.
 package requestobject
 
 import (
@@ -66,12 +66,12 @@ func (*Reader) Extend(core *authorize.Core) error {
 	return nil
 }
 
-// Client lets a client put authorization requests into request objects by value (OpenID Connect Core §6): unsigned, or signed by a
-// key in its jwks or jwks_uri.
+// Client lets a client send authorization requests in request objects by value (OpenID Connect Core §6): unsigned, or signed with
+// a key in its jwks or jwks_uri.
 type Client struct {
-	// Refuse authorization requests of the client that are not in a signed request object (RFC 9101 §10.5) with `exp`, `nbf`
-	// and `aud`, which expires at most 60 minutes after `nbf`. Parameters beside the object are ignored, except SMART's
-	// `aud`. Needs jwks or jwks_uri. Default: false.
+	// Require signed request objects (RFC 9101 §10.5) with `exp`, `nbf` and `aud` from the client, which expire at most 60
+	// minutes after `nbf`. Parameters outside the object are ignored, except SMART's `aud`. Needs jwks or jwks_uri. Default:
+	// false.
 	Required bool `json:"required,omitempty"`
 }
 
@@ -105,18 +105,18 @@ var (
 )
 
 const (
-	fetchesAtOnce = 16               // of request objects
-	leeway        = 30 * time.Second // for clients' clocks
+	fetchesAtOnce = 16               // maximum concurrent fetches of request objects
+	leeway        = 30 * time.Second // tolerance for clients' clocks
 )
 
-// maxLifetime is the longest time from nbf to exp of a request object that a client must send (FAPI 1.0 Advanced §5.2.2).
+// maxLifetime is the maximum time from nbf to exp of a required request object (FAPI 1.0 Advanced §5.2.2).
 const maxLifetime = time.Hour
 
-// reader reads request objects, by value and by reference. Only an address that the client registered is fetched, by the
-// transport of its registration (RFC 9700 §4.10).
+// reader reads request objects by value and by reference. It fetches only registered addresses, with the transport of
+// the client's registration (RFC 9700 §4.10).
 type reader struct {
 	issuer string
-	turns  *fairqueue.Queue // of fetches, by client
+	turns  *fairqueue.Queue // concurrent fetches, fair by client
 }
 
 // open implements [flow.OpenRequest].
@@ -151,7 +151,7 @@ func (o *reader) object(ctx context.Context, c *client.Client, p oauth2.Paramete
 	return fetch(ctx, c, reference)
 }
 
-// objectClaims are those of RFC 9101 §4 that are no parameters.
+// objectClaims are the claims of RFC 9101 §4 that are not parameters.
 type objectClaims struct {
 	Issuer    string           `json:"iss"`
 	Subject   string           `json:"sub"`
@@ -188,8 +188,8 @@ func (o *reader) assemble(ctx context.Context, c *client.Client, p oauth2.Parame
 	return overlay(p, p, inside)
 }
 
-// check checks what is there: none of it must be (OpenID Connect Core §6.1). An object whose
-// subject is the client could be its assertion (RFC 9101 §10.8).
+// check checks the optional claims (OpenID Connect Core §6.1). An object whose subject is
+// the client could be its client assertion (RFC 9101 §10.8).
 func (c *objectClaims) check(clientID, issuer string) error {
 	now := time.Now()
 	switch {
@@ -207,8 +207,7 @@ func (c *objectClaims) check(clientID, issuer string) error {
 	return nil
 }
 
-// checkLifetime checks what must be there in a request object of a client that has to send one: it is for this server, and
-// nobody can use it for long.
+// checkLifetime checks the claims of a required request object: it must be short-lived and for this server.
 func (c *objectClaims) checkLifetime() error {
 	switch {
 	case c.Expiry == nil || c.NotBefore == nil || len(c.Audience) == 0:
@@ -219,9 +218,9 @@ func (c *objectClaims) checkLifetime() error {
 	return nil
 }
 
-// overlay puts the parameters of a request object in place of those beside it that count. client_id and
-// response_type must be the same in both places (OpenID Connect Core §6.1). The aud of the object
-// is that of a JWT; SMART's is read beside it.
+// overlay replaces the parameters of the request with those in the request object. client_id and
+// response_type must be the same in both (OpenID Connect Core §6.1). The aud of the object is the
+// audience of the JWT; SMART's aud is a parameter outside it.
 func overlay(p, counting oauth2.Parameters, inside map[string]json.RawMessage) (oauth2.Parameters, error) {
 	all := url.Values(maps.Clone(counting))
 	for _, name := range flow.RequestParameters {
@@ -245,8 +244,8 @@ func overlay(p, counting oauth2.Parameters, inside map[string]json.RawMessage) (
 	return oauth2.QueryParameters(oauth2.Parameters(all).Keep(flow.RequestParameters...))
 }
 
-// parameterOf is the value of a parameter that a request object holds: a text, or in JSON, as
-// max_age and claims are.
+// parameterOf returns the value of a parameter in a request object: a string, or JSON for
+// parameters such as max_age and claims.
 func parameterOf(name string, raw json.RawMessage) (value string, err error) {
 	switch raw[0] {
 	case '"':
@@ -259,9 +258,9 @@ func parameterOf(name string, raw json.RawMessage) (value string, err error) {
 	return value, err
 }
 
-// withUnverified adds response_mode and state of a request object that is refused, so that the
-// error arrives where the client waits for it. Nobody has verified the object, so nothing else in
-// it counts, and these two for the error alone.
+// withUnverified adds response_mode and state of a rejected request object, so that the client
+// receives the error. The object is unverified, so nothing else in it is used, and these two only
+// for the error.
 func withUnverified(p oauth2.Parameters, object string) oauth2.Parameters {
 	_, rest, _ := strings.Cut(object, ".")
 	payload, _, _ := strings.Cut(rest, ".")
@@ -282,21 +281,21 @@ func withUnverified(p oauth2.Parameters, object string) oauth2.Parameters {
 	return p
 }
 
-// maxRequestObject bounds a request object that is fetched, in bytes.
+// maxRequestObject is the maximum size in bytes of a fetched request object.
 const maxRequestObject = 64 << 10
 
-// errRequestURI is the answer to a request_uri that leads nowhere (OpenID Connect Core §3.1.2.6).
+// errRequestURI returns the error of a request_uri that cannot be used (OpenID Connect Core §3.1.2.6).
 func errRequestURI(description string, cause error) error {
 	return &oauth2.Error{Code: "invalid_request_uri", Description: description, Err: cause}
 }
 
-// invalid is the answer to a request object that is at fault (OpenID Connect Core
+// invalid returns the error of an invalid request object (OpenID Connect Core
 // §3.1.2.6).
 func invalid(description string, cause error) error {
 	return &oauth2.Error{Code: "invalid_request_object", Description: description, Err: cause}
 }
 
-// fetch returns the request object at a request_uri that the client registered.
+// fetch returns the request object at a registered request_uri.
 func fetch(ctx context.Context, c *client.Client, uri string) (string, error) {
 	address, _, _ := strings.Cut(uri, "#") // the fragment may be a hash (OpenID Connect Core §6.2)
 	registered := func(other string) bool { other, _, _ = strings.Cut(other, "#"); return other == address }
@@ -310,8 +309,8 @@ func fetch(ctx context.Context, c *client.Client, uri string) (string, error) {
 	return strings.TrimSpace(string(object)), nil
 }
 
-// verified returns the claims of a request object, in JSON, once its signature is
-// verified; or as they are, if it has none and the client did not register another algorithm.
+// verified returns the claims of a request object as JSON after verifying its signature. An
+// unsigned object is accepted if the client has not registered an algorithm.
 func verified(ctx context.Context, c *client.Client, object string) ([]byte, error) {
 	parts := strings.Split(object, ".")
 	var header struct {

@@ -27,7 +27,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
-// objectClaims are an authorization request by app, as a request object holds it.
+// objectClaims are the claims of a request object for an authorization request.
 func objectClaims(change map[string]any) map[string]any {
 	claims := map[string]any{
 		"response_type": "code", "client_id": "app", "redirect_uri": authorizetest.Callback, "scope": "openid", "state": "inside", "nonce": "n",
@@ -69,8 +69,8 @@ func withRequestObjects(c *authorize.Config) {
 	})
 }
 
-// OpenID Connect Core §6.1, RFC 9101: the parameters in a request object count, and those beside
-// it that it lacks.
+// The parameters in a request object apply, and those outside it that it lacks (OpenID Connect
+// Core §6.1, RFC 9101).
 func TestRequestObjectByValue(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, withRequestObjects)
@@ -91,8 +91,7 @@ func TestRequestObjectByValue(t *testing.T) {
 	}
 }
 
-// What is no request object of this client for this server is refused, by the response_mode and
-// with the state that it holds.
+// Other request objects are rejected with the response_mode and state that they contain.
 func TestRequestObjectRefused(t *testing.T) {
 	t.Parallel()
 	plain := func(change map[string]any) string { return unsigned(t, objectClaims(change), "") }
@@ -140,13 +139,13 @@ func TestRequestObjectRefused(t *testing.T) {
 	}
 }
 
-// changedPayload is a JWT with the claims of another.
+// changedPayload returns a JWT with the claims of another JWT.
 func changedPayload(object, other string) string {
 	parts, others := strings.Split(object, "."), strings.Split(other, ".")
 	return parts[0] + "." + others[1] + "." + parts[2]
 }
 
-// objectServer serves a request object by TLS, and counts who asks.
+// objectServer serves a request object over TLS and counts requests.
 func objectServer(t *testing.T, answer func() string) (*httptest.Server, *atomic.Int64) {
 	asked := new(atomic.Int64)
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -161,8 +160,8 @@ func objectServer(t *testing.T, answer func() string) (*httptest.Server, *atomic
 	return s, asked
 }
 
-// OpenID Connect Core §6.2: what a registered request_uri leads to is fetched, once, and nothing
-// else is. Keys of a client with a secret sign request objects, and do not stand for the secret.
+// A registered request_uri is fetched once, and no other address (OpenID Connect Core §6.2). A
+// client's keys for request objects do not replace its secret.
 func TestRequestObjectByReference(t *testing.T) {
 	t.Parallel()
 	var object string
@@ -191,7 +190,7 @@ func TestRequestObjectByReference(t *testing.T) {
 	}
 }
 
-// requestObjectFaults are request objects of the client signing, which has no parameter but client_id beside them.
+// requestObjectFaults are invalid request objects of the client signing. The request has no other parameter but client_id.
 func requestObjectFaults(t *testing.T) map[string]string {
 	claims := func(change map[string]any) map[string]any {
 		all := map[string]any{
@@ -246,7 +245,7 @@ func signedText(t *testing.T, claims string) string {
 	return josetest.Sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: authorizetest.AssertionKeys()[jose.RS256]}, josetest.Header{"kid": "RS256"}, []byte(claims))
 }
 
-// pushSigned pushes a request object of a client with keys. It also returns what else is wrong with the response.
+// pushSigned pushes a request object of a client with keys. It returns the status and the response.
 func pushSigned(b *authorizetest.Browser, id string, form url.Values) (int, authorizetest.PushResponse) {
 	b.T.Helper()
 	all := url.Values{
@@ -257,8 +256,8 @@ func pushSigned(b *authorizetest.Browser, id string, form url.Values) (int, auth
 	return authorizetest.Push(b, all)
 }
 
-// RFC 9101 §6, RFC 9126 §2.3: a request object that is at fault is invalid_request_object, also if the redirect URI is nowhere
-// else. A browser is not redirected by an unverified object.
+// An invalid request object returns invalid_request_object, even if the redirect URI is only in the object (RFC 9101 §6, RFC
+// 9126 §2.3). An unverified object does not redirect the browser.
 func TestRequestObjectAtFault(t *testing.T) {
 	t.Parallel()
 	for clients, change := range map[string]func(*authorize.Config){
@@ -290,7 +289,7 @@ func withRequiredObjects(c *authorize.Config) {
 	})
 }
 
-// FAPI 1.0 Advanced §5.2.2, RFC 9101 §10.5: a client that must send signed request objects gets nothing by other requests.
+// Other requests of a client that must send signed request objects are rejected (FAPI 1.0 Advanced §5.2.2, RFC 9101 §10.5).
 func TestRequiredRequestObject(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, withRequiredObjects)
@@ -304,7 +303,7 @@ func TestRequiredRequestObject(t *testing.T) {
 	outside := url.Values{"client_id": {"signing"}, "redirect_uri": {authorizetest.Callback}, "response_type": {"code"}, "scope": {"openid"}}
 	for name, tt := range map[string]struct {
 		request url.Values
-		want    string // an error; empty: a code
+		want    string // error; empty for a code
 	}{
 		"signed":                       {object(nil), ""},
 		"of an hour":                   {object(map[string]any{"exp": now.Add(time.Hour).Unix()}), ""},
@@ -341,7 +340,7 @@ func TestRequiredRequestObject(t *testing.T) {
 	}
 }
 
-// Parameters beside the object of a client that must send one do not count, however the request goes on.
+// Parameters outside a required request object are ignored, in successful and failed requests.
 func TestParametersBesideRequiredRequestObject(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, withRequiredObjects)
@@ -353,7 +352,7 @@ func TestParametersBesideRequiredRequestObject(t *testing.T) {
 	}
 }
 
-// RFC 9101 §10.5: the metadata requires signed request objects if no client may do without.
+// The metadata requires signed request objects if every client must send them (RFC 9101 §10.5).
 func TestDiscoveryRequiresRequestObjects(t *testing.T) {
 	t.Parallel()
 	signing := func(c *client.Client) {
@@ -397,7 +396,7 @@ func TestAdapt(t *testing.T) {
 	gatewaytest.CheckGolden(t, "testdata/adapt.caddyfiletest", *update)
 }
 
-// A wrong Caddyfile names the line and the word.
+// Caddyfile errors name the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
 	t.Parallel()
 	client := func(lines string) string { return gatewaytest.AppBlock("client app {\n\t\t\t" + lines + "\n\t\t}") }
@@ -409,7 +408,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}.Check(t)
 }
 
-// The server of a Caddyfile opens request objects of the clients that may send them.
+// A server from a Caddyfile reads request objects of the clients that may send them.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("client app {\n\t\t\tredirect_uri https://app.example.org/callback\n\t\t\trequest_objects\n\t\t}"))
