@@ -1,5 +1,5 @@
-// Package securityevents lets identity providers end sessions and accounts: Security Event Tokens by
-// push (RFC 8417, RFC 8935), with the events of CAEP 1.0 and RISC 1.0.
+// Package securityevents lets identity providers end sessions and accounts with Security Event
+// Tokens by push (RFC 8417, RFC 8935): the events of CAEP 1.0 and RISC 1.0.
 package securityevents
 
 import (
@@ -39,7 +39,7 @@ var endsAccount = map[string]bool{
 	"https://schemas.openid.net/secevent/risc/event-type/account-purged":                     true,
 }
 
-// folder is the path of the endpoints, each below the key of its identity provider.
+// folder is the path prefix of the endpoints, followed by the key of the identity provider.
 const folder = "/oauth2/events/"
 
 func init() {
@@ -47,8 +47,8 @@ func init() {
 	endpoint.Register("events")
 }
 
-// Events receives Security Event Tokens by push (RFC 8417, RFC 8935) at `/oauth2/events/{idp}`: an identity provider says that
-// sessions or accounts of people end. It is on for each identity provider, and needs no option.
+// Events receives Security Event Tokens by push (RFC 8417, RFC 8935) at `/oauth2/events/{idp}`: an identity provider reports
+// that sessions or accounts have ended. It is always on for each identity provider and has no options.
 type Events struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -77,12 +77,12 @@ func (*Events) Extend(core *authorize.Core) error {
 // receiver serves the endpoints.
 type receiver struct {
 	*endpoint.Responder
-	durable store.Store // holds the used tokens
+	durable store.Store // stores the used tokens
 	ending  *deprovisioning.Ending
 }
 
-// serve is the endpoint for a provider's events (RFC 8935 §2). What has no effect here, such as the verification of a
-// stream, is accepted.
+// serve handles a provider's events (RFC 8935 §2). Events without effect here, such as the verification of a stream,
+// are accepted.
 func (e *receiver) serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	if err := e.receive(w, r, p); err != nil {
 		e.refuse(w, r, err)
@@ -107,8 +107,8 @@ func (e *receiver) receive(w http.ResponseWriter, r *http.Request, p *people.Pro
 	return e.once(r.Context(), p, token)
 }
 
-// once acts upon a token, and then remembers it: what fails half-way can be sent again. One that was used is accepted
-// without effect, as transmitters repeat those whose answer they missed (RFC 8935 §2).
+// once handles a token and then stores it as used, so that a token can be resent after a failure. A used token is
+// accepted without effect, because transmitters repeat tokens whose response got lost (RFC 8935 §2).
 func (e *receiver) once(ctx context.Context, p *people.Provider, token *relyingparty.SecurityEvent) error {
 	types := slices.DeleteFunc(slices.Sorted(maps.Keys(token.Events)), func(name string) bool { _, ok := endsAccount[name]; return !ok })
 	if len(types) == 0 {
@@ -137,7 +137,7 @@ func (e *receiver) act(ctx context.Context, p *people.Provider, name string, of 
 	if !endsAccount[name] || of.sub == "" && of.email == "" {
 		return e.endSessions(ctx, p, of)
 	}
-	if of.sub != "" { // who may be signing in for the first time
+	if of.sub != "" { // the person may be signing in for the first time
 		if err := e.ending.Sessions.NoteEnded(ctx, p, of.sub, ""); err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (e *receiver) act(ctx context.Context, p *people.Provider, name string, of 
 	return e.ending.Accounts(ctx, p, found, reason, strings.HasSuffix(name, "/account-purged"))
 }
 
-// endSessions ends those of a subject, or one of them.
+// endSessions ends the sessions of a subject, or only the session that it contains.
 func (e *receiver) endSessions(ctx context.Context, p *people.Provider, of subject) error {
 	if of.email == "" {
 		return e.ending.Sessions.EndUpstream(ctx, p, of.sub, of.session)
@@ -180,7 +180,7 @@ var eventDescriptions = map[string]string{
 	"invalid_audience": "aud is neither our client_id nor this address",
 }
 
-// refuse answers a token that is at fault (RFC 8935 §2.4). After a failure here, the same one may be sent again.
+// refuse sends an error response (RFC 8935 §2.4). After a 5xx, the token may be resent.
 func (e *receiver) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused, ok := errors.AsType[*relyingparty.EventError](err)
 	if !ok {
@@ -194,7 +194,7 @@ func (e *receiver) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e.WriteJSON(w, http.StatusBadRequest, map[string]string{"err": refused.Code, "description": description})
 }
 
-// subject is whom an event is about: a sub or an address, a session, or a person's session.
+// subject is the subject of an event: a sub or an email address, a session, or a person's session.
 type subject struct{ sub, email, session string }
 
 // identifier is a subject identifier (RFC 9493 §3).
@@ -210,7 +210,7 @@ type identifier struct {
 
 const maxIdentifier = 255 // bytes (OpenID Connect Core §2)
 
-// subjectOf returns whom a provider's event is about, or an [relyingparty.EventError].
+// subjectOf returns the subject of a provider's event, or an [relyingparty.EventError].
 func subjectOf(e *relyingparty.SecurityEvent, issuer string) (of subject, err error) {
 	if len(e.SubjectID) == 0 {
 		return (&identifier{Format: "opaque", ID: e.Subject}).simple(issuer)
@@ -238,7 +238,7 @@ func subjectOf(e *relyingparty.SecurityEvent, issuer string) (of subject, err er
 	return of, err
 }
 
-// simple reads an identifier of one thing. A subject of another issuer is nobody here.
+// simple returns the subject of a simple identifier. Subjects of other issuers are rejected.
 func (id *identifier) simple(issuer string) (of subject, err error) {
 	switch id.Format {
 	case "iss_sub":

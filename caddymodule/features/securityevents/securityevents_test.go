@@ -43,7 +43,7 @@ func event(p *providertest.Provider, name string, changes ...func(*providertest.
 	}}, changes...)...)
 }
 
-// push sends a token to an address.
+// push sends a token to a path.
 func push(t *testing.T, s http.Handler, path, token string) *http.Response {
 	t.Helper()
 	r := authorizetest.PostRequest(path, nil)
@@ -51,13 +51,13 @@ func push(t *testing.T, s http.Handler, path, token string) *http.Response {
 	return authorizetest.SendBody(t, s, r, token)
 }
 
-// refreshing lets clients refresh, and providers send events.
+// refreshing enables refresh tokens and events.
 func refreshing(_ *people.IdentityProvider, c *authorize.Config) {
 	authorizetest.Refreshing(c)
 	c.Features = append(c.Features, new(securityevents.Events))
 }
 
-// CAEP 1.0 §3, RISC 1.0 §2: each event ends what it says, of whom it names (RFC 9493), and of nobody else.
+// Each event ends exactly the sessions or accounts of its type and subject (CAEP 1.0 §3, RISC 1.0 §2, RFC 9493).
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", "one") })
@@ -116,7 +116,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// RFC 8935 §2.4: what is not the provider's, or not for us, is refused with a code, and ends nothing.
+// Tokens of other issuers or for other receivers are rejected with an error code and end no access (RFC 8935 §2.4).
 func TestEventsRefused(t *testing.T) {
 	t.Parallel()
 	p, other := providertest.Start(t), providertest.Start(t)
@@ -172,7 +172,8 @@ func TestEventsRefused(t *testing.T) {
 	}
 }
 
-// Anybody can send tokens here: what is none of the provider's for us fetches nothing there, and unknown keys do once in 5 s.
+// Invalid tokens cause no request to the provider, and unknown keys at most one every 5 s: anyone can send tokens to this
+// endpoint.
 func TestEventsFetchLittle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestEventsFetchLittle(t *testing.T) {
 	})
 }
 
-// What the provider ends while a sign-in is being stored ends that too, and not the next one.
+// An event during a sign-in that is being stored ends it. The next sign-in succeeds.
 func TestEndedWhileSigningIn(t *testing.T) {
 	t.Parallel()
 	opaque := func(id string) map[string]any { return map[string]any{"format": "opaque", "id": id} }
@@ -260,7 +261,7 @@ func TestEndedWhileSigningIn(t *testing.T) {
 	}
 }
 
-// A token that was used is accepted again, and does nothing: the person may have come back since.
+// A used token is accepted again without effect: the person may have signed in again since.
 func TestEventIsUsedOnce(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -275,7 +276,7 @@ func TestEventIsUsedOnce(t *testing.T) {
 	}
 }
 
-// What fails half-way, wherever, is 503, and counts when it is sent again.
+// A failure at any step returns 503, and resending the token succeeds.
 func TestEventFails(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -313,7 +314,7 @@ func TestEventFails(t *testing.T) {
 	}
 }
 
-// A local user to whom the provider's account is linked loses what came of it.
+// An event for the provider's account also ends the access of the local user linked to it.
 func TestEventEndsLinkedUser(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -331,15 +332,15 @@ func TestEventEndsLinkedUser(t *testing.T) {
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// Servers call the endpoint, and no scripts.
+// The endpoint allows no CORS origin: servers call it, not scripts.
 func TestCORS(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, gatewaytest.AuthorizationServer("idp hospital oidc {\n\t\t\tissuer https://login.hospital.example\n\t\t\tclient_id c\n\t\t\tclient_secret s\n\t\t}"))
 	gatewaytest.CheckCORS(t, g, http.MethodPost, "/oauth2/events/hospital", "", "a-token")
 }
 
-// Tokens from before an account was linked to a local user end with it for good: they stay void if the link is removed and
-// the person signs in again.
+// Tokens issued before an account was linked to a local user are invalidated permanently: they remain invalid if the link
+// is removed and the person signs in again.
 func TestEventEndsUnlinkedPast(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {
@@ -363,7 +364,7 @@ func TestEventEndsUnlinkedPast(t *testing.T) {
 	}
 }
 
-// An event that names one session alone ends that session, whatever the event is about.
+// An event whose subject is only a session ends this session, whatever the event type.
 func TestEventOfSessionAlone(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", "one") })
@@ -380,7 +381,7 @@ func TestEventOfSessionAlone(t *testing.T) {
 	}
 }
 
-// A first sign-in that is being stored while its person's account is disabled ends, though no account is known yet.
+// A first sign-in that is being stored while the account is disabled fails, although no account is known yet.
 func TestEventWhileSigningInFirst(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -405,7 +406,7 @@ func TestEventWhileSigningInFirst(t *testing.T) {
 	}
 }
 
-// Only application/secevent+jwt is accepted (RFC 8935 §2), so that no form of a web page can send an event.
+// Only application/secevent+jwt is accepted (RFC 8935 §2), so that no web form can send an event.
 func TestEventOfAnotherType(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -423,7 +424,7 @@ func TestEventOfAnotherType(t *testing.T) {
 	}
 }
 
-// An event during which one call of the store fails, whichever, is either accepted and acted upon, or can be sent again.
+// If any single call of the store fails, the event is either accepted and applied, or can be resent.
 func TestEventFailsOnce(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -452,7 +453,7 @@ func TestEventFailsOnce(t *testing.T) {
 	}
 }
 
-// An event is signed by an algorithm that the provider lists for its ID tokens, even if its key fits others.
+// Events must be signed with an algorithm that the provider lists for ID tokens, even if the key supports others.
 func TestEventOfAnotherAlgorithm(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.KeyAlgorithm = "" })
@@ -473,7 +474,7 @@ func TestEventOfAnotherAlgorithm(t *testing.T) {
 	}
 }
 
-// pushAbout sends a Security Event Token that the clinic signed.
+// pushAbout sends a Security Event Token signed by the clinic.
 func pushAbout(c authorizetest.Clinic, name string, subject map[string]any) {
 	c.T.Helper()
 	if r := push(c.T, c.Server, "/oauth2/events/clinic", event(c.Provider, name, providertest.Saying("sub_id", subject))); r.StatusCode != http.StatusAccepted {
@@ -481,8 +482,8 @@ func pushAbout(c authorizetest.Clinic, name string, subject map[string]any) {
 	}
 }
 
-// An identity provider that names another provider's person by any identifier of theirs ends nothing of that person:
-// Security Event Tokens (RFC 8417) and logout tokens.
+// A Security Event Token (RFC 8417) or logout token of one identity provider cannot end access of another provider's
+// person, whatever identifier it contains.
 func TestPersonOfAnotherProvider(t *testing.T) {
 	t.Parallel()
 	authorizetest.CheckForeignProvider(t, refreshing, map[string]func(c authorizetest.Clinic, name string){
