@@ -1,4 +1,4 @@
-// Package sample is the handler fhir_sample: a FHIR server in memory, for trying out.
+// Package sample is the handler fhir_sample: an in-memory FHIR server for trials.
 package sample
 
 import (
@@ -20,12 +20,11 @@ func init() {
 	option.RegisterHandler("fhir_sample", httpcaddyfile.After, "reverse_proxy", func() option.Handler { return new(Sample) })
 }
 
-// sampleStores keeps the records over reloads, by FHIR base.
+// sampleStores keeps the records across reloads by FHIR base.
 var sampleStores = caddy.NewUsagePool()
 
-// Sample is a small FHIR R4 server with synthetic records, for trying out. It answers all requests below the FHIR base,
-// and asks nobody who they are: that is for fhir_bearer before it. What is written is kept over reloads, and lost at a
-// restart.
+// Sample is a small FHIR R4 server with synthetic records, for trials. It answers all requests below the FHIR base
+// without authorization: put fhir_bearer before it. Changes survive reloads, but not restarts.
 type Sample struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
@@ -34,7 +33,7 @@ type Sample struct {
 	baseURL string
 }
 
-// sampleStore is made at the first request: it takes longer than all the rest of a configuration.
+// sampleStore is loaded at the first request, because loading takes longer than the rest of the configuration.
 type sampleStore struct {
 	load func() (*sample.Store, error)
 }
@@ -46,7 +45,7 @@ func (*Sample) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.fhir_sample", New: func() caddy.Module { return new(Sample) }}
 }
 
-// Provision finds the FHIR base, and takes the records over from the previous configuration, if there is one.
+// Provision sets the FHIR base, and reuses the records of the previous configuration.
 func (h *Sample) Provision(ctx caddy.Context) (err error) {
 	if h.FHIRBase, err = fhirbase.Base(ctx, h.FHIRBase); err != nil {
 		return err
@@ -79,7 +78,7 @@ func loadRecords() (*sample.Store, error) {
 	return sample.NewStore(records...)
 }
 
-// Cleanup releases the records, if Provision got that far.
+// Cleanup releases the records, if Provision succeeded.
 func (h *Sample) Cleanup() error {
 	if h.pooled == nil {
 		return nil

@@ -29,7 +29,7 @@ import (
 	_ "github.com/caddy-fhir/caddy-fhir/terminology/standard"
 )
 
-// sampleGateway is fhir_bearer before fhir_sample, for the tokens of another issuer.
+// sampleGateway is fhir_bearer before fhir_sample, for tokens of another issuer.
 func sampleGateway(t *testing.T, k *gatewaytest.Issuer) *gatewaytest.Gateway {
 	t.Helper()
 	return gatewaytest.New(t, `{
@@ -46,7 +46,7 @@ https://localhost:8443 {
 `)
 }
 
-// sampleToken is a token with a scope, for a patient and a person.
+// sampleToken is a token with a scope, patient and fhirUser.
 func sampleToken(t *testing.T, k *gatewaytest.Issuer, scope, patient, fhirUser string) string {
 	t.Helper()
 	return k.Sign(t, map[string]any{
@@ -55,7 +55,7 @@ func sampleToken(t *testing.T, k *gatewaytest.Issuer, scope, patient, fhirUser s
 	})
 }
 
-// pages reads a search to its last page, and returns the resources.
+// pages reads all pages of a search and returns the resources.
 func pages(t *testing.T, g *gatewaytest.Gateway, target, token string) (found []resource.Resource) {
 	t.Helper()
 	for count := 0; target != ""; count++ {
@@ -85,8 +85,7 @@ func pages(t *testing.T, g *gatewaytest.Gateway, target, token string) (found []
 	return found
 }
 
-// Through the guard, a token's scopes, patient and person decide which of the sample records are found, and all of those
-// are.
+// Through the guard, exactly the sample records covered by the token's scopes, patient and fhirUser are found.
 func TestGuardedSample(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -131,7 +130,7 @@ func ofPatient(resourceType, id string) func(resource.Resource) bool {
 	return func(r resource.Resource) bool { return r.Type == resourceType && compartment.InPatient(r, id) }
 }
 
-// categoryOf is the code of a resource's category.
+// categoryOf returns the code of a resource's category.
 func categoryOf(r resource.Resource) string {
 	for code := range r.Values(resource.Path{Elements: []string{"category", "coding", "code"}}) {
 		return resource.Text(code)
@@ -139,7 +138,7 @@ func categoryOf(r resource.Resource) string {
 	return ""
 }
 
-// countOf is how many of the records are as a function says.
+// countOf returns the number of records for which a predicate holds.
 func countOf(t *testing.T, is func(resource.Resource) bool) (count int) {
 	t.Helper()
 	records, err := sample.Records()
@@ -158,7 +157,7 @@ func countOf(t *testing.T, is func(resource.Resource) bool) (count int) {
 	return count
 }
 
-// What scopes do not cover is refused, or is not there.
+// Requests outside the scopes are denied or return 404.
 func TestGuardedSampleRefuses(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)
@@ -196,7 +195,7 @@ func TestGuardedSampleRefuses(t *testing.T) {
 	}
 }
 
-// The example shows sample records while it is told of no FHIR server.
+// The example serves sample records if FHIR_BACKEND is not set.
 func TestExampleHasSampleRecords(t *testing.T) {
 	t.Setenv("FHIR_BACKEND", "")
 	g := gatewaytest.New(t, gatewaytest.ExampleText(t))
@@ -213,7 +212,7 @@ func TestExampleHasSampleRecords(t *testing.T) {
 	}
 }
 
-// What is written outlives a reload.
+// Changes survive a reload.
 func TestSampleOutlivesReload(t *testing.T) {
 	t.Parallel()
 	const caddyfile = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\tfhir_sample {\n\t\tfhir_base /kept\n\t}\n}\n"
@@ -227,7 +226,7 @@ func TestSampleOutlivesReload(t *testing.T) {
 	}
 }
 
-// With FHIR_BACKEND, nobody sees sample records.
+// With FHIR_BACKEND, the example serves no sample records.
 func TestExampleAsksBackend(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.Example(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -239,7 +238,7 @@ func TestExampleAsksBackend(t *testing.T) {
 	}
 }
 
-// fhir_sample stands alone too, at a base of its own, and leaves all other paths.
+// fhir_sample works alone, at a configured base, and ignores other paths.
 func TestSampleBase(t *testing.T) {
 	t.Parallel()
 	g := gatewaytest.New(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\troute {\n\t\tfhir_sample {\n\t\t\tfhir_base /r4\n\t\t}\n\t\trespond elsewhere\n\t}\n}\n")
@@ -255,8 +254,8 @@ func TestSampleBase(t *testing.T) {
 	}
 }
 
-// A service exports through the guard, from the kick-off to the end: its links are the guard's own, and lead nowhere
-// without its token.
+// A service can export through the guard from kick-off to download. The links of the export belong to the guard and
+// require the token.
 func TestGuardedExport(t *testing.T) {
 	t.Setenv("FHIR_BACKEND", "")
 	g := gatewaytest.New(t, gatewaytest.ExampleText(t))
@@ -306,7 +305,7 @@ func TestGuardedExport(t *testing.T) {
 
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
 
-// The users of Caddyfile.example see exactly the records that the documentation describes.
+// The users of Caddyfile.example see exactly the documented records.
 func TestDemoPeople(t *testing.T) {
 	t.Setenv("FHIR_BACKEND", "")
 	g := gatewaytest.New(t, gatewaytest.ExampleText(t))
