@@ -50,7 +50,7 @@ func credentialsForm() url.Values {
 	return url.Values{"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}}
 }
 
-// moduleBackendRefused changes a parameter of a request that would succeed.
+// moduleBackendRefused changes a parameter of a valid request.
 func moduleBackendRefused(name, value, code string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		form := credentialsForm()
@@ -99,7 +99,7 @@ func moduleBackendInvalidJWT(p *relyingParty) {
 	}
 }
 
-// unsigned says another algorithm in the header of a JWT, and takes the signature away.
+// unsigned replaces the algorithm in the header of a JWT and removes the signature.
 func unsigned(token, algorithm string) string {
 	_, rest, _ := strings.Cut(token, ".")
 	claims, _, _ := strings.Cut(rest, ".")
@@ -114,7 +114,7 @@ func (p *relyingParty) withAssertion(assertion string) {
 	}
 }
 
-// tryAssertion returns the status and the error of the answer to a client assertion.
+// tryAssertion returns the status and error code of the response to a client assertion.
 func (p *relyingParty) tryAssertion(assertion string) (status int, code string) {
 	p.t.Helper()
 	form := credentialsForm()
@@ -124,7 +124,7 @@ func (p *relyingParty) tryAssertion(assertion string) (status int, code string) 
 	return status, tokens.Error
 }
 
-// moduleBackendContentType sends what would be good, as JSON.
+// moduleBackendContentType sends a valid request as JSON.
 func moduleBackendContentType(p *relyingParty) {
 	r := p.tokenRequest("/oauth2/token", credentialsForm())
 	r.Header.Set("Content-Type", "application/json")

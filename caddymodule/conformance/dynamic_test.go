@@ -91,8 +91,8 @@ func moduleWithoutRedirectURI(p *relyingParty) {
 	client.shownError(client.ask(client.request(url.Values{"redirect_uri": {""}})))
 }
 
-// moduleRegisteredAt registers one redirect URI and sends another, which must be
-// refused unless they are equal.
+// moduleRegisteredAt registers a redirect URI and sends another, which must be
+// rejected unless both are equal.
 func moduleRegisteredAt(redirectURI, sent string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		client := p.registered(redirectURI, nil)
@@ -116,7 +116,7 @@ func moduleDiscoveryOfRegistration(p *relyingParty) {
 	}
 }
 
-// signInPage is the page that an authorization request without a session leads to.
+// signInPage returns the sign-in page of an authorization request without a session.
 func (p *relyingParty) signInPage() string {
 	p.t.Helper()
 	page := gatewaytest.Read(p.t, p.Get(p.Get("/oauth2/authorize?"+p.request(nil).Encode(), "").Header.Get("Location"), ""))
@@ -148,7 +148,7 @@ func moduleRegisteredLink(member string) func(*relyingParty) {
 	}
 }
 
-// publishKeys puts the client's keys at its jwks_uri.
+// publishKeys publishes the client's keys at its jwks_uri.
 func (p *relyingParty) publishKeys(path string) string {
 	p.t.Helper()
 	set, err := json.Marshal(publicSet(p.client.key))
@@ -158,7 +158,7 @@ func (p *relyingParty) publishKeys(path string) string {
 	return p.server.publish(path, string(set))
 }
 
-// registeredWithJWKSURI registers the address of a key with a kid.
+// registeredWithJWKSURI registers a client with the address of a key with a kid.
 func (p *relyingParty) registeredWithJWKSURI(path string, grants ...string) *relyingParty {
 	p.client.key = rsaKey(0, unguessable())
 	grants = append(grants, "authorization_code")

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// g10Plans are the (g)(10) test kit's groups on launches and tokens, for SMART App Launch 2.2 and US Core 7.
+// g10Plans are the groups of the (g)(10) test kit about launches and tokens, for SMART App Launch 2.2 and US Core 7.
 func g10Plans() []testPlan {
 	return []testPlan{
 		g10StandalonePlan(), g10LimitedPlan(), g10PractitionerPlan(), g10EHRPatientPlan(), g10InvalidRequestsPlan(),
@@ -109,13 +109,13 @@ func moduleInvalidClientID(p *relyingParty) {
 	bad := p.client
 	bad.id = "BAD_CLIENT_ID"
 	p.as(bad).refusedToken(form, refusals, "invalid_client")
-	public := p.as(infernoPublic) // and a good one, to whom the code was not given
+	public := p.as(infernoPublic) // a valid client to which the code was not issued
 	public.refusedToken(form, refusals, "invalid_grant")
 	form.Del("client_id")
-	p.exchange(form) // none of that used the code up
+	p.exchange(form) // the code is still valid
 }
 
-// moduleVerifier sends a wrong code_verifier, or none.
+// moduleVerifier sends a wrong code_verifier or none.
 func moduleVerifier(values ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.launch()
@@ -150,16 +150,16 @@ func moduleRevokedRefresh(p *relyingParty) {
 	p.refusedToken(formOfRefresh(p.revoked().tokens.Refresh, ""), refusals, "invalid_grant")
 }
 
-// uscoreTypes are the resource types that the (g)(10) criterion has apps ask for.
+// uscoreTypes are the resource types that apps request for the (g)(10) criterion.
 var uscoreTypes = strings.Fields(`Medication AllergyIntolerance CarePlan CareTeam Condition Device DiagnosticReport DocumentReference
 	Encounter Goal Immunization Location MedicationRequest Observation Organization Patient Practitioner Procedure Provenance
 	PractitionerRole Specimen Coverage MedicationDispense ServiceRequest`)
 
-// ofPatients are those of them that are searched by patient.
+// ofPatients are the types in uscoreTypes that are searched by patient.
 var ofPatients = strings.Fields(`AllergyIntolerance CarePlan CareTeam Condition Device DiagnosticReport DocumentReference Goal
 	Immunization MedicationRequest Observation Procedure Encounter ServiceRequest Coverage MedicationDispense`)
 
-// scopeOf is a scope for all these types, such as patient/Condition.rs.
+// scopeOf returns a scope for all types in uscoreTypes, such as patient/Condition.rs.
 func scopeOf(first, level, permission string) string {
 	for _, name := range uscoreTypes {
 		first += " " + level + "/" + name + "." + permission
@@ -167,7 +167,7 @@ func scopeOf(first, level, permission string) string {
 	return first
 }
 
-// g10Refresh are the modules of g10_token_refresh_stu2, and what follows it.
+// g10Refresh are the modules of g10_token_refresh_stu2 and of the following group.
 func g10Refresh() []testModule {
 	return []testModule{
 		{id: "g10_token_refresh_without_scopes", checks: "without `scope`: 200, the same scopes", run: moduleTokenRefresh("")},
@@ -340,7 +340,7 @@ func moduleUnrestrictedAccess(p *relyingParty) {
 
 const limitedScope = "openid launch/patient patient/Patient.rs patient/Condition.rs"
 
-// limited launches; on the consent page, the person takes observations out.
+// limited launches. On the consent page, the user deselects observations.
 func (p *relyingParty) limited() *signInFlow {
 	p.t.Helper()
 	p.scope = limitedScope + " patient/Observation.rs"
@@ -380,7 +380,7 @@ func moduleRestrictedAccess(p *relyingParty) {
 	}
 }
 
-// moduleConsentPage checks that the page has a box for each scope that may be refused.
+// moduleConsentPage checks that the page has a checkbox for each scope that the user may refuse.
 func moduleConsentPage(p *relyingParty) {
 	var boxes []string
 	p.selecting(p.launch(), func(box string) bool {
@@ -409,7 +409,7 @@ func g10SubScopesPlan() testPlan {
 	}
 }
 
-// moduleSubScopes asks for the scopes of categories, and looks at what can be searched and read.
+// moduleSubScopes requests the scopes of categories, and checks searches and reads.
 func moduleSubScopes(codes ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		p.scope = "launch/patient openid fhirUser offline_access patient/Patient.rs"
@@ -420,7 +420,7 @@ func moduleSubScopes(codes ...string) func(*relyingParty) {
 				granted[c.resourceType] = append(granted[c.resourceType], "inferno-"+c.code)
 			}
 		}
-		q := p.launch() // what the person refused in the modules before stays refused until they give it
+		q := p.launch() // scopes that the user refused in earlier modules stay refused until granted
 		q.Set("scope", p.scope)
 		p.selecting(q, func(string) bool { return true })
 		token := p.checkGranted().tokens.AccessToken
@@ -438,7 +438,7 @@ func moduleSubScopes(codes ...string) func(*relyingParty) {
 	}
 }
 
-// found are the ids of the patient's resources of a type, sorted.
+// found returns the sorted ids of the patient's resources of a type.
 func (p *relyingParty) found(token, resourceType string) (ids []string) {
 	p.t.Helper()
 	var bundle struct {
@@ -456,13 +456,13 @@ func (p *relyingParty) found(token, resourceType string) (ids []string) {
 	return ids
 }
 
-// fhirResource has the members of every resource.
+// fhirResource has the members common to all resources.
 type fhirResource struct {
 	Type string `json:"resourceType"`
 	ID   string `json:"id"`
 }
 
-// resource is the resource of a response, which must be 200.
+// resource returns the resource of a response, which must be 200.
 func (p *relyingParty) resource(r *http.Response) (resource fhirResource) {
 	p.t.Helper()
 	body := gatewaytest.Read(p.t, r)
@@ -472,7 +472,7 @@ func (p *relyingParty) resource(r *http.Response) (resource fhirResource) {
 	return resource
 }
 
-// checkRecord checks that a token lets one read a resource.
+// checkRecord checks that a token can read a resource.
 func (p *relyingParty) checkRecord(token, reference string) {
 	p.t.Helper()
 	if got := p.resource(p.Get("/fhir/"+reference, token)); got.Type+"/"+got.ID != reference {
@@ -486,7 +486,7 @@ const (
 	usCoreCodes         = "?category=http://hl7.org/fhir/us/core/CodeSystem/"
 )
 
-// granularScopes are what people must be able to choose, by the name of the page's box.
+// granularScopes are the scopes that users must be able to choose, by the name of their checkbox.
 var granularScopes = map[string]string{
 	"Condition.rs problem-list-item":   conditionCategory + "problem-list-item",
 	"Condition.rs health-concern":      usCoreCodes + "condition-category|health-concern",
@@ -499,7 +499,7 @@ var granularScopes = map[string]string{
 	"Observation.rs clinical-test":     usCoreCodes + "us-core-observation-category|clinical-test",
 }
 
-// Inferno's groups of them (SMART App Launch with fine-grained scopes).
+// Inferno's groups of granular scopes (SMART App Launch with fine-grained scopes).
 var (
 	granularGroup1 = []string{"Condition.rs encounter-diagnosis", "Condition.rs health-concern", "Observation.rs laboratory", "Observation.rs social-history"}
 	granularGroup2 = []string{"Condition.rs problem-list-item", "Observation.rs vital-signs", "Observation.rs survey", "Observation.rs sdoh"}
@@ -507,12 +507,12 @@ var (
 
 const resourceLevelScope = "launch/patient openid fhirUser offline_access patient/Condition.rs patient/Observation.rs patient/Patient.rs"
 
-// selecting answers the consent page with what the person wants of its boxes.
+// selecting submits the consent page with the wanted checkboxes.
 func (p *relyingParty) selecting(q url.Values, wanted func(box string) bool) *signInFlow {
 	p.t.Helper()
 	p.flowOf(q, p.ask(q)) // signs in
 	q.Set("prompt", "consent")
-	picker := p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location") // there is one patient to pick
+	picker := p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location") // the picker has only one patient
 	page := p.Get(p.Get(picker, "").Header.Get("Location"), "")
 	form := authorizetest.ReadForm(gatewaytest.Read(p.t, page))
 	for name := range form.Fields {
@@ -524,7 +524,7 @@ func (p *relyingParty) selecting(q url.Values, wanted func(box string) bool) *si
 	return p.flowOf(q, p.follow(p.Post(form.Action, form.Fields)))
 }
 
-// moduleGranularSelection has the person give each sub-resource scope alone, in turn.
+// moduleGranularSelection has the user grant each sub-resource scope alone.
 func moduleGranularSelection(p *relyingParty) {
 	for wanted, query := range granularScopes {
 		resource, _, _ := strings.Cut(wanted, " ")
@@ -544,7 +544,7 @@ func moduleGranularSelection(p *relyingParty) {
 	}
 }
 
-// moduleGranularGroup asks for all sub-resource scopes, of which the person gives some.
+// moduleGranularGroup requests all sub-resource scopes, of which the user grants a group.
 func moduleGranularGroup(group []string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		scope, given := "openid launch/patient", map[string]bool{}

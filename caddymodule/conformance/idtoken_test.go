@@ -29,17 +29,17 @@ type signInFlow struct {
 	request  url.Values
 	tokens   *tokenResponse
 	id       map[string]any // claims of the ID token
-	userinfo map[string]any // nil where there is no access token
+	userinfo map[string]any // nil without an access token
 }
 
-// flow signs in and checks everything that comes back.
+// flow signs in and checks all responses.
 func (p *relyingParty) flow(change url.Values) *signInFlow {
 	p.t.Helper()
 	q := p.request(change)
 	return p.flowOf(q, p.ask(q))
 }
 
-// flowOf is flow from the authorization response on.
+// flowOf continues flow from the authorization response.
 func (p *relyingParty) flowOf(q url.Values, a *authorizationResponse) *signInFlow {
 	p.t.Helper()
 	got := p.granted(q, a)
@@ -56,7 +56,7 @@ func (p *relyingParty) flowOf(q url.Values, a *authorizationResponse) *signInFlo
 	return f
 }
 
-// checkIDToken checks an ID token as every module does (OpenID Connect Core
+// checkIDToken makes the checks of every module (OpenID Connect Core
 // §3.1.3.7, §3.2.2.11).
 func (p *relyingParty) checkIDToken(q url.Values, tokens *tokenResponse) map[string]any {
 	p.t.Helper()
@@ -86,8 +86,8 @@ func (p *relyingParty) checkIDToken(q url.Values, tokens *tokenResponse) map[str
 	return claims
 }
 
-// checkUnasked checks that an ID token tells about the person only what was asked
-// for: by name, or by a scope where there is no userinfo (§5.4).
+// checkUnasked checks that an ID token contains only claims that were requested:
+// by name or, without userinfo, by a scope (§5.4).
 func (p *relyingParty) checkUnasked(q url.Values, claims map[string]any) {
 	p.t.Helper()
 	allowed := []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr", "acr"}
@@ -125,8 +125,8 @@ var claimsByScope = map[string][]string{
 	"fhirUser": {"fhirUser"},
 }
 
-// verified returns the claims and the header of a token, after checking its signature
-// with the published key of the same kid.
+// verified verifies the signature of a token with the published key of the same kid.
+// It returns the claims and the header.
 func (p *relyingParty) verified(token string) (map[string]any, jose.Header) {
 	p.t.Helper()
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256})
@@ -151,7 +151,7 @@ func (p *relyingParty) keys() *jose.JSONWebKeySet {
 	return set
 }
 
-// readJSON decodes a response that must be 200 and JSON.
+// readJSON decodes a response, which must be 200 and JSON.
 func (p *relyingParty) readJSON(r *http.Response, to any) {
 	p.t.Helper()
 	body := gatewaytest.Read(p.t, r)
@@ -177,7 +177,7 @@ func (p *relyingParty) checkUserinfo(r *http.Response, id map[string]any) map[st
 
 var claimBirthdate = regexp.MustCompile(`^\d{4}(-\d{2}-\d{2})?$`)
 
-// checkStandardClaims compares claims with the types of OpenID Connect Core §5.1.
+// checkStandardClaims checks the types of claims (OpenID Connect Core §5.1).
 func checkStandardClaims(t testing.TB, claims map[string]any) {
 	t.Helper()
 	for name, value := range claims {
@@ -219,8 +219,8 @@ type tokenResponse struct {
 	Description string          `json:"error_description"`
 }
 
-// tokenRequest is a request to the token endpoint, authenticated by the client's
-// method. The method "" authenticates nobody.
+// tokenRequest is a request to the token endpoint with the client's
+// authentication method. The method "" sends no authentication.
 func (p *relyingParty) tokenRequest(path string, form url.Values) *http.Request {
 	p.t.Helper()
 	switch p.client.method {
@@ -242,7 +242,7 @@ func (p *relyingParty) tokenRequest(path string, form url.Values) *http.Request 
 	return r
 }
 
-// assertion is a client assertion with the claims that Inferno sends: no iat.
+// assertion is a client assertion with the claims that Inferno sends, without iat.
 func (p *relyingParty) assertion(change map[string]any) string {
 	p.t.Helper()
 	audience := p.audience
@@ -258,8 +258,8 @@ func (p *relyingParty) assertion(change map[string]any) string {
 	return josetest.SignClaims(p.t, key, josetest.Header{"typ": "JWT"}, claims)
 }
 
-// atToken sends a form to the token endpoint and checks what holds for all of its
-// responses: JSON, not to be stored (RFC 6749 §5.1).
+// atToken sends a form to the token endpoint and checks the common requirements
+// for responses: JSON and no-store (RFC 6749 §5.1).
 func (p *relyingParty) atToken(form url.Values) (int, *tokenResponse) {
 	p.t.Helper()
 	return p.tokensOf(p.Send(p.tokenRequest("/oauth2/token", form)))
@@ -317,9 +317,9 @@ func (p *relyingParty) refusedToken(form url.Values, statuses []int, codes ...st
 	}
 }
 
-// parameters returns the parameters of an authorization response that must use the
-// given response mode. The other modes must carry nothing: no code, token or error
-// (OpenID Connect Core §3.3.2.5, Multiple Response Types §5, Form Post Response Mode §2).
+// parameters returns the parameters of an authorization response, which must use the
+// given response mode. The other modes must contain no parameters (OpenID Connect Core
+// §3.3.2.5, Multiple Response Types §5, Form Post Response Mode §2).
 func (p *relyingParty) parameters(a *authorizationResponse, mode string) url.Values {
 	p.t.Helper()
 	ways := map[string]url.Values{"query": a.query, "fragment": a.fragment, "form_post": a.form}
@@ -339,7 +339,7 @@ func (p *relyingParty) parameters(a *authorizationResponse, mode string) url.Val
 	return ways[mode]
 }
 
-// mode is the response mode of both success and error.
+// mode returns the response mode of both success and error.
 func (p *relyingParty) mode() string {
 	switch {
 	case p.responseMode != "":
@@ -384,10 +384,10 @@ func (p *relyingParty) checkStateAndIssuer(q, got url.Values) {
 	}
 }
 
-// unescaped matches what some clients put into a form without escaping it.
+// unescaped matches values that some clients put into a form without escaping.
 var unescaped = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// bitsOf estimates the entropy of a text by how often its characters occur in it.
+// bitsOf estimates the entropy of a text from the frequencies of its characters.
 func bitsOf(text string) (bits float64) {
 	counts := map[rune]float64{}
 	for _, r := range text {
@@ -420,7 +420,7 @@ func (p *relyingParty) refused(q url.Values, a *authorizationResponse, mode stri
 	}
 }
 
-// shownError checks that a request ends at an error page, without a redirect.
+// shownError checks that a request ends at an error page without a redirect.
 func (p *relyingParty) shownError(a *authorizationResponse) {
 	p.t.Helper()
 	if a.status != http.StatusBadRequest || !strings.Contains(a.page, "This link does not work") || a.query != nil || a.form != nil {

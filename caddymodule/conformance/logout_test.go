@@ -19,7 +19,7 @@ import (
 
 const postLogoutRedirectURI = "https://rp.example/bye"
 
-// longState is as long as the suite's requested_state_length, and harder to keep.
+// longState has the length of the suite's requested_state_length and contains characters that need escaping.
 var longState = strings.Repeat("a/+ %", 26)[:128]
 
 func logoutPlan() testPlan {
@@ -55,7 +55,7 @@ func backchannelPlan() testPlan {
 	}
 }
 
-// logoutVariants have a client of either kind, with the addresses of a logout.
+// logoutVariants are a configured and a registered client with logout addresses.
 func logoutVariants() []variant {
 	return []variant{{configuredClient, func(*relyingParty) {}}, {"registered client", func(p *relyingParty) {
 		registering("client_secret_basic", map[string]any{
@@ -71,7 +71,7 @@ func moduleLogoutDiscovery(p *relyingParty) {
 	}
 }
 
-// logoutRequest signs alice in and returns the parameters that sign her out.
+// logoutRequest signs alice in and returns the parameters of a logout request.
 func (p *relyingParty) logoutRequest() url.Values {
 	p.t.Helper()
 	f := p.flow(nil)
@@ -96,7 +96,7 @@ func (p *relyingParty) checkSignedIn(want bool) {
 	}
 }
 
-// checkBackAt checks that the browser is sent to the app with the state alone.
+// checkBackAt checks that the browser is redirected to the app with only the state.
 func (p *relyingParty) checkBackAt(r *http.Response, state string) {
 	p.t.Helper()
 	back, query, _ := strings.Cut(r.Header.Get("Location"), "?")
@@ -139,8 +139,8 @@ func (p *relyingParty) checkPage(r *http.Response, status int, title string) (pa
 	return page
 }
 
-// moduleLogoutRefused changes a parameter, which must lead to an error page and leave
-// the person signed in.
+// moduleLogoutRefused changes a parameter. The response must be an error page, and
+// the user stays signed in.
 func moduleLogoutRefused(name string, change func(t testing.TB, idToken string) string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.logoutRequest()
@@ -152,7 +152,7 @@ func moduleLogoutRefused(name string, change func(t testing.TB, idToken string) 
 	}
 }
 
-// moduleLogoutAsks sends some of the parameters, with which the person must be asked.
+// moduleLogoutAsks sends some of the parameters, which must lead to a confirmation page.
 func moduleLogoutAsks(names ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.logoutRequest()
@@ -164,14 +164,14 @@ func moduleLogoutAsks(names ...string) func(*relyingParty) {
 	}
 }
 
-// withoutSignature is an ID token under the header {"alg":"none"}.
+// withoutSignature returns an ID token with the header {"alg":"none"}.
 func withoutSignature(_ testing.TB, idToken string) string {
 	header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`))
 	return header + "." + strings.Split(idToken, ".")[1] + "."
 }
 
-// signedByAnother is an ID token with the same claims and kid, signed by a key that
-// is not ours.
+// signedByAnother returns an ID token with the same claims and kid, signed with a
+// key that is not published.
 func signedByAnother(t testing.TB, idToken string) string {
 	t.Helper()
 	token, err := jose.ParseSignedCompact(idToken, []jose.SignatureAlgorithm{jose.RS256})
@@ -182,8 +182,8 @@ func signedByAnother(t testing.TB, idToken string) string {
 	return josetest.Sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: josetest.NewRSA()}, header, token.UnsafePayloadWithoutVerification())
 }
 
-// signedByClient is what the suite's GenerateFakeIdTokenClaims and SignFakeIdToken make: an ID token
-// of the client for the issuer, by the key or secret of the client.
+// signedByClient returns an ID token of the client signed with the client's own key or secret, as
+// the suite's GenerateFakeIdTokenClaims and SignFakeIdToken do.
 func (p *relyingParty) signedByClient() string {
 	key := jose.SigningKey{Algorithm: jose.HS256, Key: []byte(p.client.secret + strings.Repeat(" ", 32))}
 	if p.registers {
@@ -230,11 +230,11 @@ func moduleBackchannel(p *relyingParty) {
 		p.t.Errorf("claims %v", claims)
 	}
 	p.checkSignedIn(false)
-	p.checkPage(p.logOut(url.Values{"id_token_hint": {raw}}), http.StatusBadRequest, "This link does not work") // it is no ID token
+	p.checkPage(p.logOut(url.Values{"id_token_hint": {raw}}), http.StatusBadRequest, "This link does not work") // a logout token is not an ID token
 }
 
-// logoutTokenOf waits for the logout token of a session. Those of earlier modules may
-// arrive first.
+// logoutTokenOf waits for the logout token of a session. Tokens of earlier modules
+// may arrive first.
 func (p *relyingParty) logoutTokenOf(sid any) string {
 	p.t.Helper()
 	for raw := range p.logouts {

@@ -21,22 +21,22 @@ var update = flag.Bool("update", false, "write docs/evidence/conformance.md anew
 
 const documentPath = "../../docs/evidence/conformance.md"
 
-// testModule is our port of one test module of a plan, under its id.
+// testModule is the port of one test module of a plan.
 type testModule struct {
 	id     string
-	checks string // in a few words
+	checks string // summary of the checks
 
-	// result is what the page says if the test passes. Default: pass.
+	// result is the result on the page if the test passes. Default: pass.
 	result string
 
-	// run is the test. It is nil for a module that does not apply or that needs what
-	// is not built; then result says why.
+	// run is the test. It is nil for a module that does not apply or needs a missing
+	// feature; result then contains the reason.
 	run func(*relyingParty)
 
-	// registered says that the suite has the module for clients alone that register themselves.
+	// registered means that the suite runs the module only with clients that register themselves.
 	registered bool
 
-	// waits says that the module lets time pass, and so runs in a bubble of synctest.
+	// waits means that the module waits and therefore runs in a bubble of synctest.
 	waits bool
 }
 
@@ -44,20 +44,20 @@ type testModule struct {
 type testPlan struct {
 	name, text string
 	modules    []testModule
-	variants   []variant // default: the first client alone
+	variants   []variant // default: only the first client
 }
 
 // variant is a way to run a plan: it sets up the relying party.
 type variant struct {
-	name   string // above its column, where there are more than one
+	name   string // title of its column if there are several
 	become func(*relyingParty)
 }
 
-// configuredClient names the variant with a client of the configuration, beside one whose client
-// registers itself.
+// configuredClient is the name of the variant with a configured client, in plans that also run
+// with a registered client.
 const configuredClient = "configured client"
 
-// alone is the list of a plan with one variant.
+// alone is the list of variants of a plan with one variant.
 func alone(become func(*relyingParty)) []variant { return []variant{{"result", become}} }
 
 func testPlans() []testPlan {
@@ -67,9 +67,9 @@ func testPlans() []testPlan {
 	}, g10Plans())
 }
 
-// TestConformance runs our ports of the OpenID Foundation's and Inferno's modules
-// through a whole gateway, and compares the results with docs/evidence/conformance.md. With
-// -update it writes that page.
+// TestConformance runs the ported modules of the OpenID Foundation and Inferno through a
+// complete gateway, and compares the results with docs/evidence/conformance.md. With
+// -update it writes this page.
 func TestConformance(t *testing.T) {
 	s := newSite(t)
 	document := documentHead
@@ -84,7 +84,7 @@ func TestConformance(t *testing.T) {
 		})
 		complete = complete && ran
 	}
-	if t.Failed() || !complete || *caddyBinary != "" { // or only some were asked for by -run
+	if t.Failed() || !complete || *caddyBinary != "" { // or -run selected only some modules
 		return
 	}
 	if *update {
@@ -119,10 +119,10 @@ Where the [interface](interface.md) differs from a plan, the interface applies: 
 ` + "`go test ./caddymodule/conformance -update`" + ` writes this page; without ` + "`-update`" + `, the test fails if the page is out of date.
 `
 
-// row is a line of the page about a module: its id, what it checks and, unless it passes, the result.
+// row is a line of the page about a module: its id, its checks and, unless it passes, the result.
 type row struct{ id, text string }
 
-// runPlan runs a plan. It returns its rows, and whether every module ran.
+// runPlan runs a plan. It returns its rows, and whether all modules ran.
 func (s *site) runPlan(t *testing.T, plan testPlan) (rows []row, all bool) {
 	if plan.variants == nil {
 		plan.variants = alone(func(*relyingParty) {})
@@ -140,7 +140,7 @@ func (s *site) runPlan(t *testing.T, plan testPlan) (rows []row, all bool) {
 	return rows, all
 }
 
-// summary writes the results of a module with each variant: once, if all are the same.
+// summary returns the results of a module with each variant, or one result if all are the same.
 func (p testPlan) summary(results []string) string {
 	if len(slices.Compact(slices.Clone(results))) == 1 {
 		return results[0]
@@ -152,8 +152,7 @@ func (p testPlan) summary(results []string) string {
 	return strings.Join(each, "; ")
 }
 
-// section is the part of the page about a plan. A row that an earlier plan has is named by its id only: printed has the rows of
-// earlier plans.
+// section returns the part of the page about a plan. A row in printed, the rows of earlier plans, is reduced to its id.
 func (p testPlan) section(rows []row, printed map[string]bool) string {
 	text := fmt.Sprintf("\n## %s\n\n%s", p.name, p.text)
 	if len(p.variants) > 1 {
@@ -183,7 +182,7 @@ func (p testPlan) section(rows []row, printed map[string]bool) string {
 }
 
 // runAll runs a module with all variants of a plan. It returns the results for the page,
-// and whether all ran.
+// and whether all variants ran.
 func (s *site) runAll(t *testing.T, plan testPlan, m testModule) (results []string, all bool) {
 	all = true
 	for _, v := range plan.variants {
@@ -218,7 +217,7 @@ func (s *site) runOne(t *testing.T, name string, v variant, m testModule) (resul
 	return result, ran
 }
 
-// run runs a module with a variant, and returns how it ended.
+// run runs a module with a variant and returns the result.
 func (s *site) run(t *testing.T, v variant, m testModule) (result string) {
 	module := func(t *testing.T) {
 		p := s.party(t, v)
@@ -233,13 +232,13 @@ func (s *site) run(t *testing.T, v variant, m testModule) (result string) {
 	}
 	now := time.Now()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(now)) // the bubble begins in the past, and the gateway was made outside
+		time.Sleep(time.Until(now)) // the bubble starts in the past, but the gateway was created outside it
 		module(t)
 	})
 	return result
 }
 
-// The four groups of Inferno's suite smart_stu2_2 have as many modules here as there.
+// The four ported groups of Inferno's suite smart_stu2_2 have all their modules.
 func TestInfernoIsWhole(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -263,7 +262,7 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t \*testing\.T\)`)
 )
 
-// The tests that the page names exist.
+// The tests named on the page exist.
 func TestNamedTests(t *testing.T) {
 	t.Parallel()
 	there := testNames(t)
@@ -278,7 +277,7 @@ func TestNamedTests(t *testing.T) {
 	}
 }
 
-// testNames are the tests of the repository, also those of module e2e.
+// testNames are the names of all tests in the repository, including module e2e.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

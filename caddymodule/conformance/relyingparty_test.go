@@ -26,37 +26,37 @@ const (
 	fhirBase = issuer + "/fhir"
 )
 
-// oauthClient is a client as it is registered.
+// oauthClient is a registered client.
 type oauthClient struct {
 	id, secret, redirectURI string
-	method                  string // by which it proves who it is at the token endpoint
+	method                  string // authentication method at the token endpoint
 	key                     *jose.JSONWebKey
 }
 
-// relyingParty is a client, and the browser of the person who uses it. It makes the
-// checks that the modules of the plans have in common.
+// relyingParty is a client and the browser of its user. It makes the checks that
+// modules have in common.
 type relyingParty struct {
 	*gatewaytest.Gateway
 	t            testing.TB
 	client       oauthClient
 	responseType string
-	responseMode string // "" for the usual one
+	responseMode string // empty for the default
 	pkce         bool
-	audience     string // of client assertions; default: the token endpoint
+	audience     string // audience of client assertions; default: the token endpoint
 	logouts      chan string
-	registers    bool         // it has registered itself
-	server       *partyServer // of those that do
-	skipped      bool         // the module ended early, as it may
-	scope        string       // of launches; default: that of the kind of launch
-	opensWith    url.Values   // what the EHR opens the client with; nil for a standalone launch
+	registers    bool         // the client has registered itself
+	server       *partyServer // server of registered clients
+	skipped      bool         // the module was skipped, which is allowed
+	scope        string       // scope of launches; default: that of the kind of launch
+	opensWith    url.Values   // launch context from the EHR; nil for a standalone launch
 }
 
-// newRelyingParty is a new browser before a gateway.
+// newRelyingParty is a client with a new browser.
 func newRelyingParty(t testing.TB, g *gatewaytest.Gateway, client oauthClient) *relyingParty {
 	return &relyingParty{Gateway: g.NewBrowser(), t: t, client: client, responseType: "code"}
 }
 
-// as is another client in the same browser.
+// as returns another client in the same browser.
 func (p *relyingParty) as(client oauthClient) *relyingParty {
 	other := *p
 	other.client = client
@@ -88,16 +88,16 @@ func (p *relyingParty) request(change url.Values) url.Values {
 	return q
 }
 
-// authorizationResponse is what a request led to: the redirect URI, by one of three
-// response modes, or a page.
+// authorizationResponse is the response to a request: parameters of the redirect
+// URI in one of three response modes, or a page.
 type authorizationResponse struct {
 	query, fragment, form url.Values
 	status                int
 	page                  string
-	signIns, consents     int // what the person was asked on the way
+	signIns, consents     int // number of sign-in and consent pages
 }
 
-// ask sends a request from the browser, where alice signs in and consents to all.
+// ask sends a request from the browser, in which alice signs in and consents to everything.
 func (p *relyingParty) ask(q url.Values) *authorizationResponse {
 	p.t.Helper()
 	return p.follow(p.Get("/oauth2/authorize?"+q.Encode(), ""))
@@ -140,7 +140,7 @@ func (p *relyingParty) follow(r *http.Response) *authorizationResponse {
 	return nil
 }
 
-// arrive reads what was added to the redirect URI, whose own query must be kept.
+// arrive parses the part added to the redirect URI, whose query must be preserved.
 func (p *relyingParty) arrive(a *authorizationResponse, added string) {
 	p.t.Helper()
 	query, fragment, _ := strings.Cut(added, "#")
@@ -156,16 +156,16 @@ func (p *relyingParty) arrive(a *authorizationResponse, added string) {
 	a.form = url.Values{}
 }
 
-// partyServer is the web server of relying parties that register themselves: their keys, request
-// objects and logos, and the end of their back channel.
+// partyServer is the web server of relying parties that register themselves: keys, request
+// objects, logos and back-channel logout.
 type partyServer struct {
 	*httptest.Server
 	mu        sync.Mutex
 	documents map[string]string // by path
 }
 
-// newPartyServer has what is posted to /logout sent to logouts. Requests of this process trust
-// it, as those of a gateway trust an authority of the operator's.
+// newPartyServer sends the tokens posted to /logout to logouts. Requests of this process trust
+// its certificate, as a gateway trusts an operator's authority.
 func newPartyServer(logouts chan<- string) *partyServer {
 	s := &partyServer{documents: map[string]string{}}
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -181,11 +181,11 @@ func newPartyServer(logouts chan<- string) *partyServer {
 	authorities := x509.NewCertPool()
 	authorities.AddCert(s.Certificate())
 	transport.TLSClientConfig = &tls.Config{RootCAs: authorities}
-	transport.DisableKeepAlives = true // or modules in bubbles of synctest would share connections
+	transport.DisableKeepAlives = true // otherwise, modules in bubbles of synctest would share connections
 	return s
 }
 
-// publish puts a document at a path, and returns its address.
+// publish stores a document at a path and returns its address.
 func (s *partyServer) publish(path, document string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,11 +210,11 @@ type registrationResponse struct {
 	JWKSURI string          `json:"jwks_uri"`
 }
 
-// rsaKeys are two keys of all clients, as making one takes long.
+// rsaKeys are two keys for all clients, because generating keys is slow.
 var rsaKeys = sync.OnceValue(func() [2]*rsa.PrivateKey { return [2]*rsa.PrivateKey{josetest.NewRSA(), josetest.NewRSA()} })
 
-// rsaKey is a key as the suite's GenerateRS256ClientJWKs makes it, or with a kid
-// GenerateRS256ClientJWKsWithKeyID.
+// rsaKey is a key like those of the suite's GenerateRS256ClientJWKs or, with a
+// kid, GenerateRS256ClientJWKsWithKeyID.
 func rsaKey(which int, kid string) *jose.JSONWebKey {
 	return &jose.JSONWebKey{Key: rsaKeys()[which], KeyID: kid, Algorithm: string(jose.RS256), Use: "sig"}
 }
@@ -223,7 +223,7 @@ func publicSet(key *jose.JSONWebKey) jose.JSONWebKeySet {
 	return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}}
 }
 
-// registering has a relying party register itself, by a method of authentication.
+// registering makes a relying party register itself with an authentication method.
 func registering(method string, metadata map[string]any) func(*relyingParty) {
 	return func(p *relyingParty) {
 		p.registers = true
@@ -243,8 +243,7 @@ func both(become func(*relyingParty)) []variant {
 	}}}
 }
 
-// second is another client of the same kind in the same browser, whose redirect URI has a query
-// of its own.
+// second is another client of the same kind in the same browser. Its redirect URI has a query.
 func (p *relyingParty) second() *relyingParty {
 	if p.registers {
 		return p.registered(secondClient.redirectURI, nil)
@@ -285,8 +284,8 @@ func (p *relyingParty) register(metadata map[string]any) (int, *registrationResp
 	return response.StatusCode, got
 }
 
-// registered is a relying party that has registered itself (RFC 7591 §3.2.1). In the end it
-// deletes its registration.
+// registered is a relying party that has registered itself (RFC 7591 §3.2.1). Its
+// registration is deleted at the end of the test.
 func (p *relyingParty) registered(redirectURI string, metadata map[string]any) *relyingParty {
 	p.t.Helper()
 	all := map[string]any{"redirect_uris": []string{redirectURI}}

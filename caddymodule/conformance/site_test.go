@@ -34,11 +34,11 @@ import (
 // site is the gateway that all modules run against.
 type site struct {
 	gateway *gatewaytest.Gateway
-	logouts chan string // logout tokens, as they reach the first client, and those that registered
+	logouts chan string // logout tokens received by the first client and by registered clients
 	server  *partyServer
 }
 
-// The clients of the site.
+// Clients of the site.
 var (
 	firstClient = oauthClient{
 		id: "first", secret: "first secret/+%", method: "client_secret_basic",
@@ -190,11 +190,11 @@ func newSite(t *testing.T) *site {
 		"jwks RS384", "jwks "+publicKeyFile(t, infernoRS384.key),
 		"jwks ES384", "jwks "+publicKeyFile(t, infernoES384.key),
 	).Replace(siteCaddyfile))
-	newRelyingParty(t, s.gateway, firstClient).flow(nil) // makes the keys, under a lock that no bubble may wait for
+	newRelyingParty(t, s.gateway, firstClient).flow(nil) // creates the keys under a lock that no bubble may wait for
 	return s
 }
 
-// passwordHash is bcrypt's of the password "right", at its lowest cost.
+// passwordHash is the bcrypt hash of the password "right" at the lowest cost.
 const passwordHash = "$2a$04$3myc/AwjchU/ewsNB6qy1OJE8HZXIoy2Fg4RKTcP5Ys7efFvK9D6y"
 
 func newKey(algorithm string) *jose.JSONWebKey {
@@ -229,7 +229,7 @@ var (
 	storeFile   = flag.String("store", "", "with -caddy, run three gateways in place of one, each request by the next, with the store that this `file` configures")
 )
 
-// newGateway is a gateway with a configuration: in this process, or the binary.
+// newGateway is a gateway with a configuration: in this process, or a binary.
 func newGateway(t *testing.T, caddyfile string) *gatewaytest.Gateway {
 	t.Helper()
 	if *caddyBinary == "" {
@@ -250,13 +250,13 @@ func newGateway(t *testing.T, caddyfile string) *gatewaytest.Gateway {
 	inTurn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		gateways[requests.Add(1)%uint64(len(gateways))].ServeHTTP(w, r)
 		if len(gateways) > 1 && r.Method != http.MethodGet {
-			time.Sleep(50 * time.Millisecond) // what it ended, the others hear of
+			time.Sleep(50 * time.Millisecond) // until the other gateways know of revocations
 		}
 	})
 	return &gatewaytest.Gateway{Server: inTurn, Cookies: map[string]string{}}
 }
 
-// withStore is a configuration with the store of the flag -store in place of its own.
+// withStore returns a configuration with its store replaced by that of the flag -store.
 func withStore(t *testing.T, caddyfile string) string {
 	t.Helper()
 	const memory = "\t\tstore memory\n"
@@ -267,8 +267,8 @@ func withStore(t *testing.T, caddyfile string) string {
 	return strings.Replace(caddyfile, memory, string(directives), 1)
 }
 
-// newCertificate is a certificate for localhost, and the names of the files with it and its key. Caddy would make its own only
-// after it is ready.
+// newCertificate returns a certificate for localhost and the names of its certificate and key files. Caddy would create its
+// own certificate only after it is ready.
 func newCertificate(t *testing.T) (certificate *x509.Certificate, files string) {
 	t.Helper()
 	key := josetest.NewEC(elliptic.P256())
@@ -313,7 +313,7 @@ func startBinary(t *testing.T, caddyfile string) {
 	}
 	t.Cleanup(func() {
 		_ = run.Process.Kill()
-		_ = run.Wait() // how it ended is in the output
+		_ = run.Wait() // the result is in the output
 	})
 	if err := ready.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
@@ -327,7 +327,7 @@ func startBinary(t *testing.T, caddyfile string) {
 	}
 }
 
-// proxyTo sends requests to the gateway at an address, whose name for itself is the issuer's.
+// proxyTo sends requests to the gateway at an address. The gateway's own name is the issuer's.
 func proxyTo(address string, certificate *x509.Certificate) http.Handler {
 	roots := x509.NewCertPool()
 	roots.AddCert(certificate)
@@ -342,7 +342,7 @@ func proxyTo(address string, certificate *x509.Certificate) http.Handler {
 
 var fhirServerURL = flag.String("fhir", "", "the address of an empty FHIR server to use, which ends with /fhir; default: one in memory")
 
-// The records that the modules look at.
+// Records used by the modules.
 const (
 	patientID             = "inferno-ada"
 	encounterID           = "inferno-visit"
@@ -368,7 +368,7 @@ var categories = []struct{ resourceType, system, code string }{
 	{"Observation", uscoreCategories, "sdoh"},
 }
 
-// record is a resource, and where it is.
+// record is a resource with its type and id.
 type record struct{ resourceType, id, text string }
 
 // newRecord is a record with members besides its type and id.
@@ -376,7 +376,7 @@ func newRecord(resourceType, id, members string) record {
 	return record{resourceType, id, fmt.Sprintf(`{"resourceType":%q,"id":%q,%s}`, resourceType, id, members)}
 }
 
-// records are all records. What others refer to comes first, as some servers need it.
+// records are all records, in an order that servers with referential integrity accept.
 func records() []record {
 	const ofPatient = `"subject":{"reference":"Patient/` + patientID + `"}`
 	_, practitionerID, _ := strings.Cut(practitionerReference, "/")
@@ -397,7 +397,7 @@ func records() []record {
 	return list
 }
 
-// fhirServer is the host and port of a FHIR server with the records.
+// fhirServer returns the host and port of a FHIR server with the records.
 func fhirServer(t *testing.T) string {
 	t.Helper()
 	if *fhirServerURL == "" {

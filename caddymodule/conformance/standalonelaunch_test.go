@@ -21,13 +21,13 @@ const (
 	infernoScope  = "launch/patient openid fhirUser offline_access patient/*.rs"
 )
 
-// infernoVariant is one of Inferno's clients. It takes a pointer because newSite makes
-// the keys later.
+// infernoVariant is one of Inferno's clients. It takes a pointer because newSite
+// creates the keys later.
 func infernoVariant(name string, client *oauthClient) variant {
 	return variant{name, func(p *relyingParty) { p.client, p.pkce = *client, true }}
 }
 
-// infernoVariants are the ways in which Inferno's clients prove who they are.
+// infernoVariants are the authentication methods of Inferno's clients.
 func infernoVariants() []variant {
 	return []variant{
 		infernoVariant("public", &infernoPublic), infernoVariant("symmetric", &infernoSymmetric),
@@ -47,7 +47,7 @@ func standalonePlan() testPlan {
 	}
 }
 
-// launchModules are those that both kinds of launch have.
+// launchModules are the modules of both kinds of launch.
 func launchModules(kind string) []testModule {
 	return []testModule{
 		overTLS(kind + "_auth_tls"),
@@ -61,12 +61,12 @@ func launchModules(kind string) []testModule {
 	}
 }
 
-// overTLS is a module about a port, which no test here opens.
+// overTLS is a module about a TLS port, which these tests do not open.
 func overTLS(id string) testModule {
 	return testModule{id: id, checks: "TLS 1.2 at least", result: "not run here: `TestTLSVersions`"}
 }
 
-// launch is the authorization request of a launch: from the EHR, if that has something open for the client.
+// launch is the authorization request of a launch: from the EHR if opensWith is set.
 func (p *relyingParty) launch() url.Values {
 	p.t.Helper()
 	if p.opensWith == nil {
@@ -118,7 +118,7 @@ func sameWords(a, b string) bool {
 	return slices.Equal(slices.Sorted(strings.FieldsSeq(a)), slices.Sorted(strings.FieldsSeq(b)))
 }
 
-func moduleTokenResponseHeaders(p *relyingParty) { p.launched() } // atToken checks them
+func moduleTokenResponseHeaders(p *relyingParty) { p.launched() } // checked by atToken
 
 func moduleTokenExchangeByScript(p *relyingParty) {
 	q := p.launch()
@@ -133,7 +133,7 @@ const (
 	ehrStyleURL      = issuer + "/ehr-style.json"
 )
 
-// ehrClient is the EHR. It registers what it opens apps with.
+// ehrClient is the EHR, which registers launch contexts.
 var ehrClient = oauthClient{id: "ehr", secret: "ehr-secret", method: "client_secret_basic"}
 
 // ehrContext is the patient and encounter open in the EHR.
@@ -145,7 +145,7 @@ func ehrContext() url.Values {
 	}
 }
 
-// fromEHR has the EHR open the client of a variant.
+// fromEHR makes the EHR launch the client of a variant.
 func fromEHR(v variant) variant {
 	return variant{v.name, func(p *relyingParty) {
 		v.become(p)
@@ -173,7 +173,7 @@ func ehrPlan() testPlan {
 	}
 }
 
-// openedByEHR are the parameters of the client's launch URL as the EHR opens it.
+// openedByEHR returns the parameters of the client's launch URL from the EHR.
 func (p *relyingParty) openedByEHR() url.Values {
 	p.t.Helper()
 	form := maps.Clone(p.opensWith)
@@ -219,7 +219,7 @@ type launchContext struct {
 	FHIRContexts []map[string]any `json:"fhirContext"`
 }
 
-// checkContext checks that a launch context is what the EHR registered, or what the person has.
+// checkContext checks that a launch context is the EHR's or, without an EHR, the user's only patient.
 func (p *relyingParty) checkContext(got launchContext) {
 	p.t.Helper()
 	want := launchContext{Patient: patientID}
@@ -238,8 +238,8 @@ func (p *relyingParty) checkContext(got launchContext) {
 	}
 }
 
-// discoveryModules are smart_discovery_stu2_2, with which each group of Inferno's suite begins: the SMART
-// configuration, and who may read it. The group's capabilities must be there too.
+// discoveryModules are smart_discovery_stu2_2, the first modules of each group of Inferno's suite: the
+// SMART configuration, its CORS, and the group's capabilities.
 func discoveryModules(capabilities ...string) []testModule {
 	return []testModule{
 		{id: "well_known_endpoint", checks: "200, `application/json`", run: moduleWellKnown},
@@ -305,7 +305,7 @@ func moduleReadableByScripts(path string) func(*relyingParty) {
 	}
 }
 
-// checkReadable checks that a response is 200, and that scripts of an origin may read it.
+// checkReadable checks that a response is 200 and that its CORS allows an origin.
 func (p *relyingParty) checkReadable(r *http.Response, origin string) {
 	p.t.Helper()
 	if got := r.Header.Get("Access-Control-Allow-Origin"); r.StatusCode != http.StatusOK || got != origin && got != "*" {
@@ -338,7 +338,7 @@ func refreshModules(kind string) (modules []testModule) {
 			modules,
 			testModule{id: group + "smart_token_refresh_stu2", checks: way.checks, run: moduleTokenRefresh(way.scope)},
 			testModule{id: group + "smart_token_refresh_body", checks: "`access_token`, `token_type`, `expires_in`, `scope`", run: moduleTokenRefreshBody(way.scope)},
-			testModule{id: group + "smart_token_response_headers", checks: "`no-store`, `no-cache`", run: moduleTokenRefreshBody(way.scope)}, // atToken checks them
+			testModule{id: group + "smart_token_response_headers", checks: "`no-store`, `no-cache`", run: moduleTokenRefreshBody(way.scope)}, // checked by atToken
 		)
 	}
 	return modules
@@ -438,7 +438,7 @@ func introspectionPlan() testPlan {
 	}
 }
 
-// introspected asks about a token as the resource server, which may ask about any.
+// introspected introspects a token as the resource server, which may introspect any token.
 func (p *relyingParty) introspected(token, bearer string) (answer map[string]any) {
 	p.t.Helper()
 	resourceServer := p.as(oauthClient{id: "resource-server", secret: "resource-secret", method: "client_secret_basic"})
@@ -461,7 +461,7 @@ func moduleIntrospectContext(p *relyingParty) {
 	p.checkContext(contextOf(p, p.introspected(f.tokens.Refresh, "")))
 }
 
-// checkIntrospection compares what is said of an access token with the token response.
+// checkIntrospection compares the introspection of an access token with the token response.
 func (p *relyingParty) checkIntrospection(f *signInFlow) {
 	p.t.Helper()
 	for _, bearer := range []string{"", f.tokens.AccessToken} {
@@ -479,7 +479,7 @@ func (p *relyingParty) checkIntrospection(f *signInFlow) {
 	}
 }
 
-// contextOf is the launch context among the claims of an introspection response.
+// contextOf returns the launch context in an introspection response.
 func contextOf(p *relyingParty, claims map[string]any) (c launchContext) {
 	p.t.Helper()
 	text, err := json.Marshal(claims)
