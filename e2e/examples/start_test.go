@@ -117,6 +117,45 @@ func TestComposeHAPI(t *testing.T) {
 	}
 }
 
+// The terminology server answers scripts of any origin without a token, and serves terminology only.
+func TestComposeTerminology(t *testing.T) {
+	s := newStack(t, "terminology", map[string]string{})
+	s.startGateway(t, "gateway")
+	base := "https://" + s.public(t, "8443")
+	var client *http.Client
+	s.await(t, "gateway", func() error {
+		if _, err := os.Stat(s.caddyRoot()); err != nil {
+			return err
+		}
+		if client == nil {
+			client = trusting(t, s.caddyRoot())
+		}
+		return want(client, base+"/r4/metadata?mode=terminology", http.StatusOK)
+	})
+	for path, status := range map[string]int{
+		"/r4/metadata": http.StatusOK,
+		"/r4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender&filter=fem":                     http.StatusOK,
+		"/r4/CodeSystem/$lookup?system=http://hl7.org/fhir/administrative-gender&code=female":                        http.StatusOK,
+		"/r4/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/administrative-gender&code=x&inferSystem=true": http.StatusOK,
+		"/r4/ValueSet/$expand?url=http://example.org/unknown":                                                        http.StatusNotFound,
+		"/r4/Patient": http.StatusNotFound,
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Origin", "https://app.example.org")
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if got := answer.Header.Get("Access-Control-Allow-Origin"); answer.StatusCode != status || got == "" && status == http.StatusOK {
+			t.Errorf("%s: %s, Access-Control-Allow-Origin %q", path, answer.Status, got)
+		}
+	}
+}
+
 // Browsers are redirected from the gateway to Keycloak at its public address.
 func TestComposeKeycloak(t *testing.T) {
 	keycloak := httptest.NewUnstartedServer(nil)

@@ -54,7 +54,7 @@ func TestSignInWhileTheLastIsClosed(t *testing.T) {
 		var once sync.Once
 		h.stored.failing(func(c *store.Call) bool {
 			if strings.HasPrefix(c.Key, "upstream:") && c.Op == store.Add {
-				once.Do(func() { h.stored.failing(nil); after(interval) }) // a sweep runs just before
+				once.Do(func() { h.stored.failing(nil); after(sweep / 2) }) // a sweep, while the sign-in is still marked as pending
 			}
 			return false
 		})

@@ -399,6 +399,18 @@ func TestBadNamesInStore(t *testing.T) {
 	}
 }
 
+// A path of one client or user without a name is not found.
+func TestNoName(t *testing.T) {
+	g := example(t, nil)
+	for _, tt := range []struct{ method, path string }{
+		{http.MethodDelete, clientsPath + "/"}, {http.MethodPatch, clientsPath + "/"}, {http.MethodPost, clientsPath + "/"}, {http.MethodDelete, usersPath + "/"},
+	} {
+		if _, status := g.ask(tt.method, tt.path, `{}`); status != http.StatusNotFound {
+			t.Errorf("%s %s: %d", tt.method, tt.path, status)
+		}
+	}
+}
+
 // gauges returns the values of a gateway's metric by kind, as in a scrape.
 func (g rosterGateway) gauges(name string) map[string]float64 {
 	g.t.Helper()
