@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// noteRecords are US Core clinical notes whose Binaries have no securityContext. {base} is the gateway's FHIR base URL.
+// noteRecords are US Core clinical notes with Binaries without a securityContext. {base} is the gateway's FHIR base URL.
 const noteRecords = `
 	Organization {clinic} "name":"Clinic"
 	Patient {patient} "name":[{"family":"Plain"}]

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// $everything returns HAPI's resources as far as the scopes cover them, on as many pages as the app requests.
+// $everything returns those of HAPI's resources that the scopes cover, on as many pages as the app requests.
 func (g *guardTest) testEverything(t *testing.T) {
 	patient, other := g.world.Patient(g.world.Patients[0]), g.world.Patient(g.world.Patients[1])
 	answered := 0

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// movedGateway is a gateway whose store is copied to another store.
+// movedGateway is a gateway that moves from one store to another.
 type movedGateway struct {
 	*gateway
 	app     *oauth2.Config

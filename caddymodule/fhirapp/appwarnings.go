@@ -63,7 +63,7 @@ func warnOfPeople(logger *slog.Logger, a *App, c *authorize.Config) {
 	}
 }
 
-// warnOfStrangers logs settings by which a person could get the access of another person.
+// warnOfStrangers logs settings that could give one person the access of another.
 func warnOfStrangers(logger *slog.Logger, a *App) {
 	for _, p := range a.IdentityProviders {
 		for _, s := range p.FHIRUserSearch {

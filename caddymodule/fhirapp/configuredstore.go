@@ -44,7 +44,7 @@ type storeConfiguration struct {
 
 // StoreOpener opens the durable store of a configuration without starting the configuration.
 type StoreOpener struct {
-	Adapter     string        // for configurations whose file names indicate neither JSON nor a Caddyfile
+	Adapter     string        // for configurations with file names that indicate neither JSON nor a Caddyfile
 	LockTimeout time.Duration // maximum wait for a gateway that is still stopping
 }
 

@@ -290,7 +290,7 @@ func TestCORSWriter(t *testing.T) {
 	}
 }
 
-// corsEndpoint is a path with the origins whose scripts may call it.
+// corsEndpoint is a path with the origins of scripts that may call it.
 type corsEndpoint struct {
 	path, method string // method is supported by the endpoint
 	from         string // as for [gatewaytest.CheckCORS]

@@ -103,7 +103,7 @@ type ServerUpdater interface {
 	// Problem returns an error other than [store.ErrUnavailable], which the store reports itself.
 	Problem() error
 
-	// Hint returns the command by which operators add a client to the running server, for log messages.
+	// Hint returns the command with which operators add a client to the running server, for log messages.
 	Hint() string
 }
 

@@ -43,7 +43,7 @@ func newGateway(t testing.TB, caddyfile string) *gateway {
 	return newGatewayAt(t, caddyfile, gatewaytest.Folder(t))
 }
 
-// newGatewayAt starts a gateway whose keys and certificates are in a folder.
+// newGatewayAt starts a gateway with its keys and certificates in a folder.
 func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
 	t.Helper()
 	return &gateway{gatewaytest.NewAt(t, caddyfile, folder), t}

@@ -140,7 +140,7 @@ func (v *visitor) openPicker() (string, error) {
 	return v.at(picker.RequestURI()), nil
 }
 
-// took returns the duration of a request whose response contains a text.
+// took returns the duration of a request, and checks that the response contains a text.
 func took(client *http.Client, address, text string) (time.Duration, error) {
 	start := time.Now()
 	r, err := client.Get(address)

@@ -15,7 +15,7 @@ import (
 
 const composeFolder = "../../docs/examples/compose"
 
-// A composition is a compose file, as far as the examples use its format.
+// A composition is a compose file, limited to the elements that the examples use.
 type composition struct {
 	Name     string
 	Gateway  any `json:"x-gateway"`

@@ -128,7 +128,7 @@ func functionsOf(folder, file string) (all []declared, err error) {
 	return all, nil
 }
 
-// inModule returns the path of a file in the module, whose own path has three parts.
+// inModule returns the path of a file in the module. The module path has three parts.
 func inModule(file string) string {
 	parts := strings.SplitN(file, "/", 4)
 	return parts[len(parts)-1]

@@ -8,7 +8,7 @@
 //
 // races sends 50 concurrent requests with the same code, refresh token, client assertion, launch and pushed request
 // through nginx, each to the next gateway, for -rounds rounds: exactly one may succeed, and reuse of a code or refresh
-// token revokes its grant at all gateways within a second. -only selects the races whose name contains a text.
+// token revokes its grant at all gateways within a second. -only selects the races with a text in their names.
 //
 // history lets -clients clients sign in, exchange, refresh, revoke, introspect and read records for -length, while
 // gateways and the store are killed, paused and disconnected. Package history then checks the responses to each

@@ -164,7 +164,7 @@ func adminAPI(cmd *cobra.Command) (asking, error) {
 		}
 		response, err := caddycmd.AdminAPIRequest(address, r.Method, r.target(), header, bytes.NewReader(r.Body))
 		if err != nil {
-			// The text contains the URL, whose query may contain a hundred users.
+			// The text contains the URL and its query, with up to a hundred users.
 			return nil, errors.New("asking the gateway: " + strings.ReplaceAll(err.Error(), r.target(), Request{Path: r.Path}.target()))
 		}
 		text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))

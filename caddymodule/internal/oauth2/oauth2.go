@@ -241,7 +241,7 @@ func CheckVerifier(challenge, verifier string) error {
 // verifierForm is the syntax of a code_verifier (RFC 7636 §4.1).
 var verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 
-// The authentication context classes (acr) of this server, each of which includes the previous ones.
+// The authentication context classes (acr) of this server, from weakest to strongest; each includes the previous ones.
 const (
 	ACRSingleFactor = "sfa" // one factor
 	ACRMultiFactor  = "mfa" // two factors, local or confirmed by an identity provider

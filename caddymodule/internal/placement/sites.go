@@ -122,7 +122,7 @@ var (
 	_ caddy.CleanerUpper = (*Sites)(nil)
 )
 
-// A Handler is a handler whose position in a site is checked: it serves some requests below the FHIR base.
+// A Handler has its position in a site checked: it serves some requests below the FHIR base.
 type Handler interface {
 	// Placed returns the description of the handler.
 	Placed() Placed

@@ -313,7 +313,7 @@ func (s *source) numberEnd(i int) (int, error) {
 	return s.digitsEnd(end + 1)
 }
 
-// digitsEnd returns the end of the digits at i, of which at least one is required.
+// digitsEnd returns the end of the digits at i. At least one digit is required.
 func (s *source) digitsEnd(i int) (int, error) {
 	start := i
 	for i < len(s.text) && '0' <= s.text[i] && s.text[i] <= '9' {
@@ -338,7 +338,7 @@ type name struct {
 // nameSet is the set of names in one object: those in scanner.names from an index, or a map.
 type nameSet struct {
 	from, full int    // full is the length of scanner.names at which the set becomes a map
-	bits       uint64 // Bloom filter by the highest bits of the sums: a name whose bit is not set is new
+	bits       uint64 // Bloom filter by the highest bits of the sums: a name with an unset bit is new
 	many       map[string]struct{}
 }
 
@@ -525,7 +525,7 @@ func (s *source) behindSpace(i int) int {
 	}
 }
 
-// said returns the decoded text of the string whose characters are from i to end.
+// said returns the decoded text of the string content from i to end.
 func (s *source) said(i, end int, escapes bool) []byte {
 	if escapes {
 		return s.unescape(i, end)
@@ -546,7 +546,7 @@ func (s *source) unescape(i, end int) []byte {
 	}
 }
 
-// appendEscaped appends the character of the escape whose backslash is before i.
+// appendEscaped appends the character of the escape sequence with its backslash before i.
 func (s *source) appendEscaped(said []byte, i int) ([]byte, int) {
 	switch b := s.text[i]; b {
 	case 'u':
@@ -567,7 +567,7 @@ func (s *source) appendEscaped(said []byte, i int) ([]byte, int) {
 	}
 }
 
-// escapeEnd validates the escape whose backslash is before i. Surrogates are valid only in pairs.
+// escapeEnd validates the escape sequence with its backslash before i. Surrogates are valid only in pairs.
 func (s *source) escapeEnd(i int) (int, error) {
 	switch s.peek(i) {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -580,7 +580,7 @@ func (s *source) escapeEnd(i int) (int, error) {
 	}
 }
 
-// escapedRune decodes the character whose hexadecimal digits are at i.
+// escapedRune decodes the character with the hexadecimal digits at i.
 func (s *source) escapedRune(i int) (r rune, end int, err error) {
 	first := s.hex(i)
 	if !utf16.IsSurrogate(first) && first >= 0 {
@@ -624,7 +624,7 @@ func plainEnd(text []byte, i int) int {
 	return 0
 }
 
-// stringEnd validates the string whose first character is at i. It returns the offset after the closing quotation
+// stringEnd validates the string content that starts at i. It returns the offset after the closing quotation
 // mark, and whether the string has escapes.
 func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	start, all := i, uint64(0)
@@ -650,7 +650,7 @@ func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 }
 
 // specialAt finds the next special byte of a string: a quotation mark, backslash or control character. It also
-// returns the OR of all bytes before that, whose highest bit is unset if they are ASCII.
+// returns the OR of all bytes before that; its highest bits are unset if they are ASCII.
 func (s *source) specialAt(i int) (at int, all uint64) {
 	for {
 		w := s.eight(i)

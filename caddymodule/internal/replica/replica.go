@@ -39,8 +39,8 @@ const Unlimited time.Duration = -1
 
 // Config is the configuration of a [Replica].
 type Config struct {
-	Mirrored []string // kinds whose entries are all replicated; see [store.KindOf]
-	Cached   []string // kinds whose entries are cached when read
+	Mirrored []string // kinds with all entries replicated; see [store.KindOf]
+	Cached   []string // kinds with entries cached when read
 
 	MaxMirrored int   // entries; the store is asked for entries that do not fit. Default: [DefaultMaxMirrored].
 	MaxCached   int64 // bytes. Default: [DefaultMaxCached].

@@ -172,7 +172,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// slow is a gateway whose responses to Get can be delayed.
+// slow is a gateway that can delay responses to Get.
 type slow struct {
 	store.Shared
 	mu   sync.Mutex
@@ -203,7 +203,7 @@ func (s *slow) Get(ctx context.Context, key string) ([]byte, error) {
 	return value, err
 }
 
-// slowSite returns a site with a replica whose reads can be delayed.
+// slowSite returns a site that can delay reads of its replica.
 func slowSite(t *testing.T) (*site, *slow) {
 	s := newSite(t, replica.Config{})
 	s.stop()

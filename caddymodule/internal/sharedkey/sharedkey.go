@@ -1,4 +1,4 @@
-// Package sharedkey parses the options seal_key and store_key, whose keys several gateways share.
+// Package sharedkey parses the options seal_key and store_key, for keys that several gateways share.
 package sharedkey
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Asymmetric are the accepted algorithms (RFC 7518 §3.1, RFC 8037 §3.1). They exclude none and HMAC, by which the
+// Asymmetric are the accepted algorithms (RFC 7518 §3.1, RFC 8037 §3.1). They exclude none and HMAC, with which the
 // public key or the client secret could be used for signing (RFC 8725 §2.1, §3.1).
 var Asymmetric = append(slices.Clip(ofRSA), jose.ES256, jose.ES384, jose.ES512, jose.EdDSA)
 

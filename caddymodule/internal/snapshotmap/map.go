@@ -1,4 +1,4 @@
-// Package snapshotmap implements a persistent map whose clones share unchanged parts. Requests keep a snapshot,
+// Package snapshotmap implements a persistent map that shares unchanged parts with its clones. Requests keep a snapshot,
 // and the cost of changing a key does not depend on the number of keys.
 package snapshotmap
 

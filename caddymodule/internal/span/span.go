@@ -18,7 +18,7 @@ import (
 const (
 	Verify = "fhir.verify" // verification of an access token
 	Decide = "fhir.decide" // decision by the token's scopes
-	Judge  = "fhir.judge"  // call whose response the guard inspects
+	Judge  = "fhir.judge"  // call with a response that the guard inspects
 	Ask    = "fhir.ask"    // call of the next handler or a terminology server
 	Expand = "fhir.expand" // terminology operation
 	Store  = "fhir.store"  // operation of a shared store

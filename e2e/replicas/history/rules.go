@@ -9,7 +9,7 @@ type Rules struct {
 
 	Outages []Outage // outages of the gateways
 
-	// Undo permits that a revocation whose response was lost is undone later, by the failover of a disconnected master.
+	// Undo permits that a revocation with a lost response is undone later, by the failover of a disconnected master.
 	Undo bool
 
 	// Exceptions to the rules, for determining the type of a violation.
@@ -165,7 +165,7 @@ func (g grant) end(by time.Duration) grant {
 	return g
 }
 
-// tell returns a grant whose revocation a client has observed.
+// tell returns a grant after a client has observed its revocation.
 func (r Rules) tell(g grant, o Operation) grant {
 	if r.Undo && g.endedBy == never {
 		return g

@@ -325,7 +325,7 @@ func putting(key string, v any) (*store.Call, error) {
 // ErrReadable is returned by [Roster.Reset] if the entries can be read.
 var ErrReadable = errors.New("the clients and people in the store can be read: change them one by one")
 
-// Reset replaces unreadable values with the entries that were last read, or removes them if there are none. The unreadable
+// Reset replaces unreadable values with the entries that were last read, or removes them if none were read. The unreadable
 // values are kept under other keys.
 func (r *Roster) Reset(ctx context.Context) error {
 	r.known.mu.Lock()
