@@ -3,28 +3,26 @@
 //
 // # Where things are
 //
-// handler.go              Handler: $expand, and the registered operations
-// call.go                 a request: body, parameters, library, fetching of missing definitions, and resources cached by
-//
-//	cache-id
-//
-// answer.go               streaming and entity tags; JSON and XML
-// published.go            read and search of loaded resources
-// capabilitystatement.go  metadata
+//	handler.go              Handler: $expand, and the registered operations
+//	call.go                 a request: body, parameters, library, fetching of missing definitions, and resources cached
+//	                          by cache-id
+//	answer.go               streaming and entity tags; JSON and XML
+//	published.go            read and search of loaded resources
+//	capabilitystatement.go  metadata
 //
 // # Responses
 //
-// A GET returns a list with an offset. With excludeNested=false it returns a tree if the codes form a single hierarchy and
-// all are included. A POST returns such a tree unless excludeNested is true, and an offset if the response is a page,
-// as in R4. No other parameter changes the form.
+// A GET returns a list with an offset. With excludeNested=false it returns a tree if the codes form a single hierarchy
+// and all are included. A POST returns such a tree unless excludeNested is true, and an offset if the response is a
+// page, as in R4. No other parameter changes the form.
 //
-// _summary and _elements omit parts of the response, which is then tagged SUBSETTED. R4's summary of a ValueSet omits the
-// expansion; _summary=count includes its total.
+// _summary and _elements omit parts of the response, which is then tagged SUBSETTED. R4's summary of a ValueSet omits
+// the expansion; _summary=count includes its total.
 //
-// The same request to the same library yields the same bytes: the identifier is derived from the content, and the timestamp
-// is the time of loading. Both determine the entity tag. Large responses are streamed.
+// The same request to the same library yields the same bytes: the identifier is derived from the content, and the
+// timestamp is the time of loading. Both determine the entity tag. Large responses are streamed.
 //
 // Resources sent with a request (tx-resource, valueSet) apply to that request or, with a cache-id, to later ones of the
 // same client. With [Handler.Others], a negative result caused by a missing definition becomes
-// [outcome.Error.Provisional], so that other servers can be called first. Errors are [*outcome.Error] for the caller to write.
+// [outcome.Error.Provisional], so that other servers can be called first. The caller writes errors ([*outcome.Error]).
 package api

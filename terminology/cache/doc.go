@@ -1,27 +1,26 @@
 // Package cache implements an HTTP cache (RFC 9111) for FHIR operations, performed in memory or by other servers.
 // Its keys interpret FHIR parameters. It is independent of the server that uses it.
 //
-// request, [Call]
-//
-//	  │ raw request ────────────────────► hit        cache.go: lookup
-//	  │ parsed, [Key]: key.go
-//	  ▼
-//	store ── fresh ─────────────────────► hit        store.go, entry.go
-//	  │ ├─── stale-while-revalidate ────► hit, and a refresh in the background
-//	  │ └─── stale, or nothing stored                cache.go: Serve
-//	  ▼
-//	one flight per key ── [Producer] ──► [Answer]    flight.go
-//	  │ stored if allowed and not invalidated meanwhile
-//	  ▼
-//	written: in the preferred coding (entry.go), as 304 if the client has the response, stale after a failure
+//	request, [Call]
+//	   │ raw request ────────────────────► hit        cache.go: lookup
+//	   │ parsed, [Key]: key.go
+//	   ▼
+//	 store ── fresh ─────────────────────► hit        store.go, entry.go
+//	   │ ├─── stale-while-revalidate ────► hit, and a refresh in the background
+//	   │ └─── stale, or nothing stored                cache.go: Serve
+//	   ▼
+//	 one flight per key ── [Producer] ──► [Answer]    flight.go
+//	   │ stored if allowed and not invalidated meanwhile
+//	   ▼
+//	 written: in the preferred coding (entry.go), as 304 if the client has the response, stale after a failure
 //
 // # Sharing
 //
 // A key is the SHA-256 of everything that a response may depend on: host, path, parameters, the body of a POST, the
 // representation, the headers in [Scheme.Headers], and the principal according to [Scheme.VaryBy]. The producer gets a
-// request without anything else except credentials, so that clients cannot poison responses for others with unkeyed input.
-// Credentials without a principal are part of the key. A response that is private or varies by credentials is stored
-// only under a personal key. A response in another format than the key's is not stored.
+// request without anything else except credentials, so that clients cannot poison responses for others with unkeyed
+// input. Credentials without a principal are part of the key. A response that is private or varies by credentials is
+// stored only under a personal key. A response in another format than the key's is not stored.
 //
 // A response that is not stored is sent to one client, even if others waited for the same key.
 //

@@ -32,7 +32,7 @@ type entry struct {
 	made    time.Time // time of creation at the origin
 	freshness
 
-	uses  atomic.Uint32 // number of uses, at most two
+	uses  atomic.Uint32 // number of uses, capped at two
 	stamp atomic.Pointer[stamp]
 	retry atomic.Int64 // earliest next fetch after a failure or during a fetch, in Unix nanoseconds
 

@@ -4,32 +4,28 @@
 //
 // # Where things are
 //
-// load.go            options; turns files, folders, packages and the built-in definitions into token streams; limits on
-//
-//	unpacked sizes; progress
-//
-// resource.go        reads resources and passes each to its builder:
-//
-//	codesystem.go      CodeSystem, with its concepts in package codesystem
-//	valueset.go        ValueSet
-//	conceptmap.go      ConceptMap
-//
-// set.go             Set; overlays for resources of a request and for fetched resources
-// systemtable.go     finds code systems, their supplements, and contained definitions
-// valuesettable.go   finds value sets, including implicit ones and the bindings of StructureDefinitions
-// definition.go      members that all definitions share
-// version.go         version comparison, wildcards and dates
-// entry.go           an entry of an expansion, with its texts and flags
-// searchlists.go     synonyms and usage weights for the search
-// sources.go         sources: code systems that are not resources
+//	load.go            options; turns files, folders, packages and the built-in definitions into token streams; limits on
+//	                     unpacked sizes; progress
+//	resource.go        reads resources and passes each to its builder:
+//	  codesystem.go      CodeSystem, with its concepts in package codesystem
+//	  valueset.go        ValueSet
+//	  conceptmap.go      ConceptMap
+//	set.go             Set; overlays for resources of a request and for fetched resources
+//	systemtable.go     finds code systems, their supplements, and contained definitions
+//	valuesettable.go   finds value sets, including implicit ones and the bindings of StructureDefinitions
+//	definition.go      members that all definitions share
+//	version.go         version comparison, wildcards and dates
+//	entry.go           an entry of an expansion, with its texts and flags
+//	searchlists.go     synonyms and usage weights for the search
+//	sources.go         sources: code systems that are not resources
 //
 // # Versions
 //
-// The core is loaded first. Resources of other types are skipped. A definition replaces an earlier one with the same URL
-// and version. A reference without a version means the latest by semantic versioning. Code systems with concepts are
-// preferred to those without, and loaded ones to the core's copies of code systems from the package hl7.terminology.
-// Of versions that cannot be compared (a version is missing, or only one is a date) the last one loaded wins. Wildcards
-// such as 1.x or 1.0.x match the latest such version. The version * of an include means all versions.
+// The core is loaded first. Resources of other types are skipped. A definition replaces an earlier one with the same
+// URL and version. A reference without a version means the latest by semantic versioning. Code systems with concepts
+// are preferred to those without, and loaded ones to the core's copies of code systems from the package
+// hl7.terminology. Of versions that cannot be compared (one is missing, or only one is a date), the last one loaded
+// wins. Wildcards such as 1.x match the latest such version. The version * of an include means all versions.
 //
 // The hierarchy of a code system is built from nesting and from the properties parent and child. Language packs always
 // apply; other supplements apply if a value set or a request names them.

@@ -138,7 +138,7 @@ type Options struct {
 	MaxPackage int64
 
 	// MaxCachedEntries is the capacity of the expansion cache in codes: 12 bytes each, plus 8 if expandable as a tree.
-	// Value sets from requests share this limit separately, at up to 12 bytes per code. Default: 1,000,000.
+	// Value sets from requests are cached in addition, in up to 12 bytes times this number. Default: 1,000,000.
 	MaxCachedEntries int
 
 	// Now is the clock. Default: [time.Now].

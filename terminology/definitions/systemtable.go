@@ -14,8 +14,8 @@ import (
 // SystemTable indexes code systems by URL and version. The table of an overlay includes the code systems of its base.
 type SystemTable struct {
 	CodeSystems []*CodeSystem // all versions of all code systems
-	List        []System      // by url
-	ids         layer[uint32] // indexes in List by url
+	List        []System      // by URL
+	ids         layer[uint32] // indexes in List by URL
 	byID        idTable[*CodeSystem]
 	supplements layer[[]uint32] // indexes of supplements by the URL of the supplemented code system
 	entire      layer[uint32]   // indexes of code systems by CodeSystem.valueSet

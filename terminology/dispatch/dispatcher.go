@@ -376,7 +376,7 @@ func (m *missing) afterNext(failed error) error {
 	return m.err
 }
 
-// afterUpstream returns the error after an upstream failed.
+// afterUpstream returns the error after an upstream failed: the local one if it has a provisional response.
 func (m *missing) afterUpstream(failed error) error {
 	if m.provisional == nil {
 		return failed

@@ -1,53 +1,44 @@
 // Package dispatch serves the operations of a terminology service locally or through another server: a terminology
-// server or the next handler. Concurrent requests to other servers are collapsed and their responses stored. The package
-// depends only on net/http. The surrounding server provides the next handler, the guard, metrics and logs (host.go).
+// server or the next handler. Concurrent requests to other servers are collapsed and their responses stored. The
+// package depends only on net/http. The surrounding server provides the next handler, the guard, metrics and logs
+// (host.go).
 //
-// request ─► Dispatcher.ServeHTTP                                        dispatcher.go
+//	request ─► Dispatcher.ServeHTTP                                        dispatcher.go
+//	   │ for an operation? ── no ─► passed on, or served if no other handler does: dispatcher.go, write.go
+//	   │ depends on earlier requests, or repeated?                     request.go
+//	   ├─ no ──► served locally, directly to the client ────────────────► response
+//	   │            │ definition missing
+//	   ▼            ▼
+//	stored? package cache ─ yes ────────────────────────────────────────► response
+//	   │ no: produced once for all concurrent requests
+//	   ▼
+//	served locally, buffered ───────────────────────────────────────────► stored, response
+//	   │ definition missing
+//	   ▼
+//	requested from an upstream: request.go, package remote ─────────────► stored, response
+//	   │ no upstream for it
+//	   ▼
+//	requested from the next handler: request.go ────────────────────────► stored, response
+//	   │ too large to store
+//	   ▼
+//	streamed from the next handler: request.go ─────────────────────────► response
 //
-//	│ for an operation? ── no ─► passed on, or served if no other handler does: dispatcher.go, write.go
-//	│ depends on earlier requests, or repeated?                     request.go
-//	├─ no ──► served locally, directly to the client ────────────────► response
-//	│            │ definition missing
-//	▼            ▼
+// [Dispatcher] writes responses that are not stored and counts the outcome of each request. A request without a
+// response fails with an [Error], and with the Retry-After of the failed server.
 //
-// stored? package cache ─ yes ────────────────────────────────────────► response
-//
-//	│ no: produced once for all concurrent requests
-//	▼
-//
-// served locally, buffered ───────────────────────────────────────────► stored, response
-//
-//	│ definition missing
-//	▼
-//
-// requested from an upstream: request.go, package remote ─────────────► stored, response
-//
-//	│ no upstream for it
-//	▼
-//
-// requested from the next handler: request.go ────────────────────────► stored, response
-//
-//	│ too large to store
-//	▼
-//
-// streamed from the next handler: request.go ─────────────────────────► response
-//
-// [Dispatcher] writes responses that are not stored and counts the outcome of each request. A request without a response
-// fails with an [Error], and with the Retry-After of the failed server.
-//
-// Each step returns a result: a response, a missing definition, or an error. The producer that the cache calls returns a
-// response or an error. If its response must not be stored, it returns a detour: where the client gets the response.
+// Each step returns a result: a response, a missing definition, or an error. The producer that the cache calls returns
+// a response or an error. If its response must not be stored, it returns a detour: where the client gets the response.
 //
 // # Sharing
 //
-// Local responses and those of an upstream are the same for all clients. Those of the next handler may depend on the user:
-// [Options.VaryBy] and the principal from the guard determine which requests share them. A request that depends on earlier
-// ones of its client (cache-id) is served locally or by the next handler, and its response is never stored.
+// Local responses and those of an upstream are the same for all clients. Those of the next handler may depend on the
+// user: [Options.VaryBy] and the principal from the guard determine which requests share them. A request that depends
+// on earlier ones of its client (cache-id) is served locally or by the next handler, and its response is never stored.
 //
 // # Missing definitions
 //
-// Missing definitions can be fetched from the server behind the next handler: state.go. After several filters on the same
-// value set, its full expansion is fetched from the upstream and searched locally ([remote.Wholes]).
+// Missing definitions can be fetched from the server behind the next handler: state.go. After several filters on the
+// same value set, its full expansion is fetched from the upstream and searched locally ([remote.Wholes]).
 //
 // # State
 //

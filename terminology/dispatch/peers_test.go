@@ -27,7 +27,7 @@ type board struct {
 	posts []post
 	lost  int // number of times that it lost all messages
 
-	broken, deaf bool // sending fails; sending succeeds but reports a failure
+	broken, deaf bool // broken: sending fails; deaf: sending succeeds but reports a failure
 }
 
 type post struct {

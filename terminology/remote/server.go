@@ -47,7 +47,7 @@ type Options struct {
 	// TLS configures certificate authorities or a client certificate. Default: Go's default configuration.
 	TLS *tls.Config
 
-	// Transport sends the requests. It excludes TLS. Default: a transport of this package.
+	// Transport sends the requests. It must not be combined with TLS. Default: a transport of this package.
 	Transport http.RoundTripper
 }
 

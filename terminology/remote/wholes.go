@@ -328,7 +328,7 @@ type search struct {
 	page expansion.Page
 	rest url.Values // other parameters
 	q    Request
-	xml  bool // the client accepts XML
+	xml  bool // the response must be XML
 }
 
 // searchOf parses a request. It returns false for requests that only the server can handle.

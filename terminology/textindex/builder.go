@@ -257,7 +257,7 @@ func (s *spotter) leaveOutShort(from int, display []byte) {
 // longestDisplay is the maximum length of a display, in bytes of words, that is compared with other texts.
 const longestDisplay = 256
 
-// amongWords reports whether word is in words, and whether it abbreviates one. A number abbreviates none: 1 is not 11.
+// amongWords reports whether word is in words, and whether it abbreviates one, which a number never does.
 func amongWords(words, word []byte) (in, begins bool) {
 	for len(words) > 0 {
 		var longer []byte

@@ -45,7 +45,7 @@ const (
 )
 
 // Ranks returns the order of documents that match equally well; lower ranks come first. The criteria are, in this
-// order: usage, selectable before abstract, active before inactive, plain before variant, general before specific.
+// order: selectable before abstract, usage, active before inactive, plain before variant, general before specific.
 // Equal ranks keep their order.
 //
 // Weights that differ by less than a tenth may count as equal, to reduce noise; whole numbers up to 12 all differ.

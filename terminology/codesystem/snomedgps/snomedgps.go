@@ -1,5 +1,5 @@
-// Package snomedgps implements the Global Patient Set: the SNOMED CT codes that are free to use without a license, with
-// only their fully specified names. SOURCE.md describes their origin.
+// Package snomedgps implements the Global Patient Set: the SNOMED CT codes that need no SNOMED CT license, with only
+// their fully specified names. SOURCE.md describes their origin.
 package snomedgps
 
 import (

@@ -427,7 +427,7 @@ func (c *Evaluator) fromList(set *definitions.ConceptSet, index uint32) ([]defin
 }
 
 // hidesUserAssigned reports whether an include omits user-assigned codes. They are valid but meaningless until a user
-// defines them. A filter may select them, and excludes and imported value sets match them.
+// defines them. A filter on user-assigned selects them. Excludes, and includes that import value sets, match them too.
 func (c *Evaluator) hidesUserAssigned(set *definitions.ConceptSet, cs *definitions.CodeSystem) bool {
 	if !slices.ContainsFunc(cs.Concepts.Filters.Properties(), func(p codesystem.Property) bool { return p.Is("user-assigned") }) {
 		return false

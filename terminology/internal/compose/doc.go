@@ -3,21 +3,19 @@
 //
 // # Where things are
 //
-// rules.go          selection of the value set and of the versions of definitions
-// expander.go       cached and new expansions:
-//
-//	compose.go        compose and its imports; the codes of an include in its code system, or in all versions of it
-//	conceptfilter.go  filters: by hierarchy and by property
-//
-// probe.go          finds the includes with a single code, without expanding
-// search.go         the parameter filter, and usage weights
-// tree.go           nesting
+//	rules.go          selection of the value set and of the versions of definitions
+//	expander.go       cached and new expansions:
+//	  compose.go        compose and its imports; the codes of an include in its code system, or in all versions of it
+//	  conceptfilter.go  filters: by hierarchy and by property
+//	probe.go          finds the includes with a single code, without expanding
+//	search.go         the parameter filter, and usage weights
+//	tree.go           nesting
 //
 // # Expansion
 //
 // R4 §4.9.5: the union of the includes minus the excludes. An include has the codes of its system, restricted by
-// concept or filter, that are in all of its value sets. Codes are in the order of the includes, and within an include in
-// that of the code system or list, newest version first. If a value set names several versions, the same code in two
+// concept or filter, that are in all of its value sets. Codes are in the order of the includes, and within an include
+// in that of the code system or list, newest version first. If a value set names several versions, the same code in two
 // versions is two codes with versions, unless versionsMatch is true or the value set is the difference of two versions.
 // In those cases it is one code, from the newest version.
 //

@@ -108,7 +108,7 @@ func (c *Evaluator) inList(set *definitions.ConceptSet, cs *definitions.CodeSyst
 // notAmong returns the entries of the probe's code that are not excluded.
 func notAmong(entries, excluded []definitions.Entry, byVersion bool) []definitions.Entry {
 	return slices.DeleteFunc(entries, func(e definitions.Entry) bool {
-		return slices.ContainsFunc(excluded, func(x definitions.Entry) bool { // a code of an unknown code system matches any version
+		return slices.ContainsFunc(excluded, func(x definitions.Entry) bool { // an enumerated code without a known concept matches any version
 			return !byVersion || x.CodeSystem == e.CodeSystem || !x.IsKnown() && x.Listed != 0
 		})
 	})

@@ -1,8 +1,8 @@
-// Package fhirjson reads FHIR JSON as a stream of tokens and writes parts of it. It supports members and extensions that
-// all resources share, but no particular resource type.
+// Package fhirjson reads FHIR JSON as a stream of tokens and writes parts of it. It supports members and extensions
+// that all resources share, but no particular resource type.
 //
-// reader.go      objects, arrays and primitives in order; errors with locations; memory limits
-// jsonstring.go  writes strings and arrays
+//	reader.go      objects, arrays and primitives in order; errors with locations; memory limits
+//	jsonstring.go  writes strings and arrays
 package fhirjson
 
 import (

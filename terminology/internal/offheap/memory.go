@@ -1,8 +1,8 @@
 // Package offheap stores large arrays without pointers outside the garbage-collected heap.
 //
-// memory.go         regions of an owner: arrays are moved in, and freed when the owner is collected
-// memory_unix.go    anonymous mappings
-// memory_other.go   no mappings: arrays stay on the heap
+//	memory.go         regions of an owner: arrays are moved in, and freed when the owner is collected
+//	memory_unix.go    anonymous mappings
+//	memory_other.go   no mappings: arrays stay on the heap
 package offheap
 
 import (

@@ -1,8 +1,7 @@
 // Package table stores the concepts of a CodeSystem resource in flat arrays without pointers.
 //
-// CodeSystem.concept ──► Builder ──► Table
-//
-//	tokens               builder.go    table.go, with the hierarchy in relation.go
+//	CodeSystem.concept ──► Builder ──► Table
+//	   tokens               builder.go    table.go, with the hierarchy in relation.go
 //
 // A search index is built for each requested list of languages (corpus.go), and includes
 // usage weights.

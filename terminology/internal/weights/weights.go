@@ -3,9 +3,9 @@
 //
 // A file begins with the URL of a code system or value set, followed by lines with a code and its count:
 //
-// #! http://hl7.org/fhir/sid/icd-10-cm
-// I10,48211
-// E11.9,30102
+//	#! http://hl7.org/fhir/sid/icd-10-cm
+//	I10,48211
+//	E11.9,30102
 //
 // CSV files (RFC 4180) of other software are supported: with a header that names the columns in any order, separated by
 // commas, semicolons or tabs. A column may contain the code system. [Weights.Read] describes the rules.

@@ -1,10 +1,9 @@
 // Package validate implements ValueSet/$validate-code and CodeSystem/$validate-code: a [Query] yields a [Result].
 //
-// validate.go     parses requests; the operations, Query, Result
-// validator.go    validates the codings of a request and builds the result
-// candidate.go    finds the includes that may contain a coding, without expansion; selects the code system version; and
-//
-//	validates displays
+//	validate.go     parses requests; the operations, Query, Result
+//	validator.go    validates the codings of a request and builds the result
+//	candidate.go    finds the includes that may contain a coding, without expansion; selects the code system version; and
+//	                  validates displays
 package validate
 
 import (

@@ -34,7 +34,7 @@ func v2Table(number string) func(p generate.Packages) (generate.CodeSystem, erro
 		for _, entry := range bundle.Entry {
 			if r := entry.Resource; r.ResourceType == "CodeSystem" && strings.HasSuffix(r.URL, "/v2-"+number) {
 				for _, c := range r.Concept {
-					c.Display, c.Property = footnote.ReplaceAllString(c.Display, "$1"), nil // R4 marks all of them as deprecated in v2
+					c.Display, c.Property = footnote.ReplaceAllString(c.Display, "$1"), nil // R4 marks all of them as removed from v2
 					c.Designation = slices.DeleteFunc(c.Designation, func(d generate.Designation) bool { return d.Value == c.Display })
 					for i := range c.Designation {
 						c.Designation[i].Value = footnote.ReplaceAllString(c.Designation[i].Value, "$1")
