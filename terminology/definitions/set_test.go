@@ -103,8 +103,8 @@ func definitionByID(d *Set, kind, id string) (*Definition, bool) {
 	return nil, false
 }
 
-// A code system from a request belongs to the request in every overlay on top of it. Otherwise each request would build
-// an index for it.
+// A code system sent with a request counts as the request's own in every further overlay. Otherwise each request would
+// build an index for it.
 func TestOwnCodeSystems(t *testing.T) {
 	library := setOf(t, `{"resourceType":"CodeSystem","url":"http://x/loaded","status":"active","content":"complete","concept":[{"code":"a"}]}`)
 	sent, err := library.With([]byte(`{"resourceType":"CodeSystem","url":"http://x/sent","status":"active","content":"complete","concept":[{"code":"a"}]}`))

@@ -356,7 +356,7 @@ func memberOf(list string, read func(member string) (string, error)) (func(value
 // newRegex returns a function that reports whether a regex matches an entire value (R4 §4.9.5.3), and the number of
 // states. It returns an error if the regex is too large.
 func newRegex(cs *definitions.CodeSystem, f definitions.Filter, most int, spend func(steps int) error) (match func(value []byte) bool, states int, err error) {
-	// Only a regex with long character classes is longer per state, and parsing is costly too.
+	// Only a regex with long character classes has this many bytes per state, and parsing it is costly too.
 	if longest := 8 * max(most, 1000); len(f.Value) > longest {
 		return nil, 0, outcome.Unprocessable("too-costly",
 			"the regex in a filter on %s of code system %s is longer than %d bytes", f.Property, cs.Canonical(), longest)
