@@ -118,7 +118,7 @@ func TestHint(t *testing.T) {
 // A configuration has what an earlier configuration with the same keys and the same store retained.
 func TestRetained(t *testing.T) {
 	t.Parallel()
-	type value struct{ int }
+	type value int
 	folder := gatewaytest.Folder(t)
 	retained := func(folder string, edit ...string) *value {
 		app, err := newGatewayAt(t, gatewaytest.ExampleText(t, edit...), folder).Context.App("fhir")
