@@ -36,7 +36,7 @@ func TestAccountNeedsSignIn(t *testing.T) {
 	}
 }
 
-// The request of the account page is made here: no app's request passes for one.
+// The account page's own sign-in request cannot be forged by an app's request.
 func TestAccountRequestIsOurs(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -55,7 +55,7 @@ func ended(t *testing.T, r *http.Response, what string) {
 	}
 }
 
-// The page lists who has access to what, and ends it in force at once.
+// The page lists apps with their access and revokes access at once.
 func TestAccountApps(t *testing.T) {
 	t.Parallel()
 	for _, action := range []string{"end_app", "end_apps"} {
@@ -89,7 +89,7 @@ func TestAccountApps(t *testing.T) {
 	}
 }
 
-// What ended otherwise is not listed.
+// Access that ended otherwise is not listed.
 func TestAccountAppsEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *authorizetest.Browser, *authorize.Server, authorizetest.TokenResponse){
@@ -152,7 +152,7 @@ func TestAccountSessions(t *testing.T) {
 	}
 }
 
-// A form of the page means nothing in another session or browser.
+// Forms of the page are rejected in other sessions and browsers.
 func TestAccountFormsAreBound(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, nil)
@@ -193,8 +193,7 @@ func TestAccountFormsAreBound(t *testing.T) {
 	}
 }
 
-// An authenticator app that somebody enrolled is asked for from then on. The session in which
-// they did it goes on.
+// An enrolled authenticator app is required from then on. The session of the enrollment continues.
 func TestEnrolApp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -227,7 +226,7 @@ func TestEnrolApp(t *testing.T) {
 	})
 }
 
-// A wrong code enrols nothing, and counts as those of a sign-in do.
+// A wrong code enrolls nothing and counts like a wrong code of a sign-in.
 func TestEnrolAppWrongCode(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.AtAccount(t, authorizetest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 }))
@@ -246,7 +245,7 @@ func TestEnrolAppWrongCode(t *testing.T) {
 	}
 }
 
-// To change factors, people must have signed in lately, with a second factor if they have one.
+// Changes of factors require a recent sign-in, with a second factor if one is enrolled.
 func TestChangingFactorsAsksAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -264,7 +263,7 @@ func TestChangingFactorsAsksAgain(t *testing.T) {
 		}
 		secret, _ := authorizetest.EnrolApp(b)
 		r = authorizetest.ActAtAccount(b, "remove_app", "")
-		factor := authorizetest.Field(t, authorizetest.Body(t, b.Follow(r)), "factor") // no password is asked for
+		factor := authorizetest.Field(t, authorizetest.Body(t, b.Follow(r)), "factor") // no password is required
 		if r = b.SendOTP(factor, authorizetest.OTP(secret, time.Now())); r.Header.Get("Location") != "/oauth2/account" {
 			t.Fatalf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), authorizetest.Body(t, r))
 		}
@@ -272,7 +271,7 @@ func TestChangingFactorsAsksAgain(t *testing.T) {
 		if !b.SignedIn() || other.SignedIn() {
 			t.Errorf("signed in %v, elsewhere %v", b.SignedIn(), other.SignedIn())
 		}
-		authorizetest.NewBrowser(t, s).Code(nil) // by the password alone
+		authorizetest.NewBrowser(t, s).Code(nil) // by password alone
 	})
 }
 
@@ -298,7 +297,7 @@ func TestAccountOfConfiguredApp(t *testing.T) {
 	})
 }
 
-// People of an identity provider see apps and sessions, and have their factors there.
+// Federated users see apps and sessions, and manage their factors at the identity provider.
 func TestAccountOfFederatedPerson(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -313,7 +312,7 @@ func TestAccountOfFederatedPerson(t *testing.T) {
 	}
 }
 
-// A passkey signs in alone, and is a second factor.
+// A passkey can be used for sign-in and as a second factor.
 func TestAccountPasskey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -371,7 +370,7 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 	})
 }
 
-// A client that does not let local users in gets none by passkey.
+// A client that excludes local users does not offer passkeys.
 func TestNoPasskeyForProviderAlone(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -384,7 +383,7 @@ func TestNoPasskeyForProviderAlone(t *testing.T) {
 	}
 }
 
-// An operator lets in who has lost all factors.
+// An operator can reset the factors of a user who has lost all of them.
 func TestResetFactors(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, nil)
@@ -396,7 +395,7 @@ func TestResetFactors(t *testing.T) {
 	if b.SignedIn() {
 		t.Error("the session goes on")
 	}
-	authorizetest.NewBrowser(t, s).Code(nil) // by the password alone
+	authorizetest.NewBrowser(t, s).Code(nil) // by password alone
 	if had, _, err := s.ResetFactors(t.Context(), "alice"); had || err != nil {
 		t.Errorf("again: %v, %v", had, err)
 	}
@@ -419,7 +418,7 @@ func TestACRIsPublished(t *testing.T) {
 	}
 }
 
-// Without identity providers, the forms of the account page lead nowhere else.
+// Without identity providers, forms of the account page lead to no other origin.
 func TestAccountFormsLeadHere(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.AtAccount(t, authorizetest.New(t, nil))

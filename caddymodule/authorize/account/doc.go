@@ -1,11 +1,10 @@
-// Package account is the page of one's own, /oauth2/account: a person sees who has access in
-// their name and where they are signed in, ends either, and enrols second factors.
+// Package account serves the account page, /oauth2/account, where users see and end the access of
+// apps and their sessions, and enroll second factors.
 //
-//	endpoint.go  GET and POST of the page; who may see it; its forms and errors
-//	overview.go  the parts of the page: apps that have access, sessions
-//	factors.go   second factors: enrolling an authenticator app and passkeys
+//	endpoint.go  GET and POST of the page; access checks; forms and errors
+//	overview.go  parts of the page: apps with access, sessions
+//	factors.go   second factors: enrollment of authenticator apps and passkeys
 //
-// Each form is sealed for the session and the browser that it was shown in. To change
-// factors, the person must have signed in lately, with a second factor if they have one;
-// otherwise the sign-in page asks for that, and comes back.
+// Each form is sealed for its session and browser. Changes of factors require a recent sign-in,
+// with a second factor if one is enrolled. Otherwise the sign-in page requests it and returns.
 package account

@@ -23,19 +23,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Config is what the page needs.
+// Config configures the account page.
 type Config struct {
 	*endpoint.Responder
-	Pages    *page.Site        // shows it
-	Keys     keyring.Sealing   // seal its forms
-	Accounts *people.Accounts  // whose it is
-	Factors  *factor.Factors   // what they enrol
-	Sessions *session.Sessions // where they are signed in
-	Patients *launch.Patients  // whose records apps have access to
-	Apps     *token.Apps       // who has access in their name
-	Revoker  *token.Revoker    // ends that
-	Limiter  *lockout.Limiter  // counts wrong codes
-	Describe Describe          // says what apps may do
+	Pages    *page.Site        // HTML pages
+	Keys     keyring.Sealing   // sealing keys for forms
+	Accounts *people.Accounts  // users
+	Factors  *factor.Factors   // second factors
+	Sessions *session.Sessions // browser sessions
+	Patients *launch.Patients  // patients whose records apps can access
+	Apps     *token.Apps       // apps with access
+	Revoker  *token.Revoker    // revocation of access
+	Limiter  *lockout.Limiter  // throttling of wrong codes
+	Describe Describe          // description of scopes
 }
 
 // New returns the endpoint.
@@ -66,7 +66,7 @@ func (a *account) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// show shows the page, or a part of it. A session that lacks the person's second factor has to prove it first.
+// show shows the page or a part of it. A session that lacks the user's second factor must prove it first.
 func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	lacking, err := a.factors.kept.Lacking(r.Context(), signedIn.User, by(signedIn))
 	switch {
@@ -90,14 +90,14 @@ func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *ses
 	}
 }
 
-// A button of the page. To use it, a person must be allowed to change their factors now, unless it
-// says otherwise.
+// button is a button of the page. Unless anyAge is set, it requires a session that may change
+// factors.
 type button struct {
 	do     func(http.ResponseWriter, *http.Request, *session.SignedIn, oauth2.Parameters)
-	anyAge bool // being signed in is enough; or what it needs was sealed soon after a sign-in
+	anyAge bool // no recent sign-in required, or its sealed input proves one
 }
 
-// action is what most buttons do, to what the form names as target.
+// action is the action of most buttons, applied to the form's target.
 type action func(ctx context.Context, signedIn *session.SignedIn, p oauth2.Parameters) error
 
 func (a *account) buttons() map[string]button {
@@ -115,7 +115,7 @@ func (a *account) buttons() map[string]button {
 	}
 }
 
-// submit handles the page's forms.
+// submit handles submitted forms.
 func (a *account) submit(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	p, err := oauth2.ReadForm(w, r)
 	if err == nil {
@@ -136,7 +136,7 @@ func (a *account) submit(w http.ResponseWriter, r *http.Request, signedIn *sessi
 	}
 }
 
-// perform returns what performs an action, and shows the page again.
+// perform returns a handler that performs an action and shows the page again.
 func (a *account) perform(do action) func(http.ResponseWriter, *http.Request, *session.SignedIn, oauth2.Parameters) {
 	return func(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters) {
 		if err := do(r.Context(), signedIn, p); err != nil {
@@ -147,14 +147,14 @@ func (a *account) perform(do action) func(http.ResponseWriter, *http.Request, *s
 	}
 }
 
-const pageLifetime = time.Hour // of the page's forms
+const pageLifetime = time.Hour // lifetime of forms
 
-// frame shows the parts of the page, and seals their forms.
+// frame shows the parts of the page and seals their forms.
 type frame struct {
 	site    *page.Site
 	trail   *audit.Recorder
 	sealer  *browser.Sealer
-	issuers []string // of identity providers
+	issuers []string // issuers of identity providers
 }
 
 var (
@@ -163,7 +163,7 @@ var (
 	errNoAction    = oauth2.StartAgain("Use the buttons of the page.")
 )
 
-// showError shows an error to the person.
+// showError shows an error on a page.
 func (f *frame) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	f.trail.RecordRefusal(r, audit.Event{Kind: audit.Factor, Err: err})
@@ -177,7 +177,7 @@ func (f *frame) showError(w http.ResponseWriter, r *http.Request, err error) {
 	f.site.ShowMessage(w, r, e.HTTPStatus(), message)
 }
 
-// problem says what is wrong with a change of factors.
+// problem describes the error of a change of factors.
 func problem(err error) *page.Text {
 	switch {
 	case errors.Is(err, factor.ErrEnrolled):
@@ -192,8 +192,8 @@ func problem(err error) *page.Text {
 	return page.T("Try again, or ask the people who run this site.")
 }
 
-// view shows a page whose forms lead here and, if the person has to sign in again, on to
-// their identity provider.
+// view shows a page whose forms lead to this endpoint and, for a new sign-in, on to the user's
+// identity provider.
 func (f *frame) view(w http.ResponseWriter, r *http.Request, v page.View) {
 	v.Policy.FormAction = page.FormAction(f.issuers...)
 	f.site.Show(w, r, v)
@@ -209,7 +209,7 @@ func (f *frame) unseal(r *http.Request, signedIn *session.SignedIn, sealed strin
 	return f.sealer.Check(r, "account", sealed, signedIn.SID, pageLifetime, errPageExpired)
 }
 
-// signIn sends the browser to the sign-in page, and back to the part that it is at.
+// signIn redirects the browser to the sign-in page and back to the current part.
 func signIn(w http.ResponseWriter, r *http.Request, ask url.Values) {
 	q := url.Values{}
 	maps.Copy(q, ask)
@@ -227,7 +227,7 @@ func showDone(w http.ResponseWriter, what string) {
 	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Account+"?"+url.Values{"done": {what}}.Encode())
 }
 
-// done are what the page says after an action.
+// done contains the confirmations after actions.
 var done = map[string]*page.Text{
 	"end_app":        page.T("The app no longer has access."),
 	"end_apps":       page.T("No app has access any more."),

@@ -23,18 +23,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
-// recent is how old a sign-in may be to change factors. The sign-in page asks for one of five minutes;
-// the minute more is for the clocks of identity providers.
+// recent is the maximum age of a sign-in for changing factors. The sign-in page requires five
+// minutes; the extra minute allows for clock skew of identity providers.
 const recent = 6 * time.Minute
 
-// factors are what people prove themselves by beside a password.
+// factors manages second factors.
 type factors struct {
 	frame    *frame
 	kept     *factor.Factors
-	sessions *sessions // end when one is removed
+	sessions *sessions // ended when a factor is removed
 }
 
-// shown are a person's factors as the page shows them.
+// shown returns a user's factors for the page.
 func (f *factors) shown(ctx context.Context, signedIn *session.SignedIn, provider string) (page.AccountFactors, error) {
 	shown := page.AccountFactors{Local: f.kept.Local(signedIn.User), CanPasskey: f.kept.Passkeys != nil, Provider: provider}
 	held, err := f.kept.Of(ctx, signedIn.User)
@@ -51,8 +51,8 @@ func (f *factors) shown(ctx context.Context, signedIn *session.SignedIn, provide
 	return shown, nil
 }
 
-// mayChange reports whether a person may change their factors now. If they must sign in
-// again or prove themselves by a second factor first, it sends them there.
+// mayChange reports whether the session may change factors now. If a new sign-in or a second factor
+// is required, it redirects the browser there.
 func (f *factors) mayChange(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) bool {
 	held, err := f.kept.Of(r.Context(), signedIn.User)
 	switch {
@@ -69,15 +69,15 @@ func (f *factors) mayChange(w http.ResponseWriter, r *http.Request, signedIn *se
 	return true
 }
 
-// proveFirst sends a person to the sign-in page, for what the change of a factor needs.
+// proveFirst redirects the browser to the sign-in page with the requirements for changing factors.
 func (f *factors) proveFirst(w http.ResponseWriter, r *http.Request) {
 	signIn(w, r, url.Values{"max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}})
 }
 
-// by is the session in which a person changes their factors.
+// by returns the By of a session.
 func by(s *session.SignedIn) factor.By { return factor.BySession(s.SID, s.ACR()) }
 
-// record records a change of a person's factors.
+// record records a change of factors in the audit trail.
 func (f *factors) record(ctx context.Context, signedIn *session.SignedIn, what string, err error) {
 	f.frame.trail.Record(ctx, audit.Event{Kind: audit.Factor, User: signedIn.User.ID, Reason: what, Err: err})
 }
@@ -92,12 +92,12 @@ func (f *factors) renewRecovery(w http.ResponseWriter, r *http.Request, signedIn
 	f.showRecovery(w, r, codes, page.T("Your earlier recovery codes no longer work."))
 }
 
-// showRecovery shows new recovery codes, for the only time.
+// showRecovery shows new recovery codes, once.
 func (f *factors) showRecovery(w http.ResponseWriter, r *http.Request, codes []string, done *page.Text) {
 	f.frame.view(w, r, page.View{Template: "recoverycodes", Data: page.RecoveryCodes{Codes: codes, Done: done}})
 }
 
-// showEnrolled shows what was enrolled, with the recovery codes if these are the first.
+// showEnrolled confirms an enrollment and shows the recovery codes, if new.
 func (f *factors) showEnrolled(w http.ResponseWriter, r *http.Request, action string, codes []string) {
 	if codes == nil {
 		showDone(w, action)
@@ -114,13 +114,13 @@ func passkey(p factor.Passkey) page.AccountPasskey {
 	return shown
 }
 
-// setupLifetime is how long enrolling may take. It begins soon after a sign-in.
+// setupLifetime is the maximum duration of an enrollment, which starts shortly after a sign-in.
 const setupLifetime = 10 * time.Minute
 
-// setupPurpose binds a new key to the session and the person that it was shown to.
+// setupPurpose binds a new key to its session and user.
 func setupPurpose(s *session.SignedIn) string { return "account app " + s.SID + " " + s.User.ID }
 
-// authenticatorApp is how people enrol and remove an authenticator app.
+// authenticatorApp enrolls and removes authenticator apps.
 type authenticatorApp struct {
 	frame   *frame
 	factors *factors
@@ -128,8 +128,8 @@ type authenticatorApp struct {
 	issuer  string
 }
 
-// show shows a new key. The browser keeps it, sealed, until a code shows that the
-// authenticator app has it too.
+// show shows a new key. The browser stores it sealed until a code proves that the authenticator app
+// has the key.
 func (a *authenticatorApp) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	a.showKey(w, r, signedIn, http.StatusOK, totp.NewSecret(), page.AppSetup{})
 }
@@ -150,7 +150,7 @@ func (a *authenticatorApp) showKey(w http.ResponseWriter, r *http.Request, signe
 	a.frame.view(w, r, page.View{Template: "appsetup", Status: status, Policy: page.Policy{Images: "data:"}, Data: data})
 }
 
-// picture is a QR code of a text, as an address that holds all of it.
+// picture returns a QR code of a text as a data URL.
 func picture(text string) (template.URL, error) {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {
@@ -160,7 +160,7 @@ func picture(text string) (template.URL, error) {
 	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(code.PNG())), nil
 }
 
-// grouped writes a key in groups of four, as people copy it.
+// grouped formats a key in groups of four for copying.
 func grouped(secret string) string {
 	var b strings.Builder
 	for i, letter := range secret {
@@ -201,7 +201,7 @@ func (a *authenticatorApp) enrol(w http.ResponseWriter, r *http.Request, signedI
 	}
 }
 
-// try enrols an authenticator app. Wrong codes count as those of a sign-in do.
+// try enrolls an authenticator app. Wrong codes count like those of a sign-in.
 func (a *authenticatorApp) try(r *http.Request, signedIn *session.SignedIn, secret, code string) (codes []string, err error) {
 	user := signedIn.User
 	if !a.factors.kept.Local(user) {
@@ -229,7 +229,7 @@ func (a *authenticatorApp) remove(ctx context.Context, s *session.SignedIn, p oa
 
 var errNoPasskeys = oauth2.StartAgain("Passkeys are not available here.")
 
-// passkeys are how people enrol, name and remove passkeys.
+// passkeys enrolls, renames and removes passkeys.
 type passkeys struct {
 	frame   *frame
 	factors *factors
@@ -268,7 +268,7 @@ func (k *passkeys) enrol(w http.ResponseWriter, r *http.Request, signedIn *sessi
 		k.factors.proveFirst(w, r)
 	case errors.Is(err, factor.ErrPasskey) && k.factors.mayChange(w, r, signedIn):
 		k.showChallenge(w, r, signedIn, http.StatusForbidden, page.PasskeySetup{Name: p.Get("name"), Wrong: true})
-	case errors.Is(err, factor.ErrPasskey): // they must sign in first
+	case errors.Is(err, factor.ErrPasskey): // unreachable without a recent sign-in
 	case err != nil:
 		k.frame.showError(w, r, err)
 	default:
@@ -292,7 +292,7 @@ func (k *passkeys) rename(ctx context.Context, s *session.SignedIn, p oauth2.Par
 	})
 }
 
-// change changes the passkey that a form names, and records what was done.
+// change modifies the passkey named in a form and records the action.
 func (k *passkeys) change(ctx context.Context, s *session.SignedIn, p oauth2.Parameters, what string, do func(id []byte) error) error {
 	id, err := base64.RawURLEncoding.DecodeString(p.Get("target"))
 	switch {

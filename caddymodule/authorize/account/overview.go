@@ -28,7 +28,7 @@ type account struct {
 	passkeys *passkeys
 }
 
-// showOverview shows the whole page.
+// showOverview shows the entire page.
 func (a *account) showOverview(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	sealed, err := a.frame.seal(w, r, signedIn)
 	data := page.Account{Request: sealed, Person: page.Person(signedIn.User.Label()), Done: done[r.URL.Query().Get("done")]}
@@ -48,7 +48,7 @@ func (a *account) showOverview(w http.ResponseWriter, r *http.Request, signedIn 
 	a.frame.view(w, r, page.View{Template: "account", Data: data})
 }
 
-// apps are the apps that have access in people's names.
+// apps manages the apps with access.
 type apps struct {
 	all      *token.Apps
 	patients *launch.Patients
@@ -57,10 +57,10 @@ type apps struct {
 	describe Describe
 }
 
-// Describe says in words what an item of a scope allows a person's app.
+// Describe describes the permission of a scope item for an app of a user.
 type Describe func(item string, user *people.User) *page.Text
 
-// shown are a person's apps as the page shows them.
+// shown returns a user's apps for the page.
 func (a *apps) shown(ctx context.Context, signedIn *session.SignedIn) ([]page.AccountApp, error) {
 	list, err := a.all.List(ctx, signedIn.User.ID)
 	whose := a.owners(ctx, signedIn.User.Person(), list)
@@ -81,11 +81,11 @@ func (a *apps) shown(ctx context.Context, signedIn *session.SignedIn) ([]page.Ac
 }
 
 const (
-	maxNamed = 20               // patients whom the page names; others have their ids
-	nameTime = 10 * time.Second // how long it waits for their names
+	maxNamed = 20               // patients shown with their names; others are shown with their ids
+	nameTime = 10 * time.Second // time limit for reading the names
 )
 
-// owners says whose the records are that apps have access to, by the ids of the patients.
+// owners returns the owners of accessible records by patient id.
 func (a *apps) owners(ctx context.Context, person launch.Person, list []token.App) map[string]*page.Text {
 	ctx, cancel := context.WithTimeout(ctx, nameTime)
 	defer cancel()
@@ -100,7 +100,7 @@ func (a *apps) owners(ctx context.Context, person launch.Person, list []token.Ap
 	return whose
 }
 
-// owner says who a patient is: by name, if the person still has them.
+// owner describes a patient: by name if the user still has access.
 func (a *apps) owner(ctx context.Context, person launch.Person, id string, named bool) *page.Text {
 	if person.Own() == id {
 		return page.T("Your health records")
@@ -130,7 +130,7 @@ func recordsOnPage(r token.Records, whose *page.Text) page.AccountRecords {
 	return shown
 }
 
-// keeps says until when an app has access.
+// keeps describes the end of an app's access.
 func keeps(app token.App) *page.Text {
 	switch {
 	case app.Offline:
@@ -143,9 +143,9 @@ func keeps(app token.App) *page.Text {
 	return page.T("It has access until you sign out at the latest.")
 }
 
-// end ends the access of the app that a form names.
+// end revokes the access of the app named in a form.
 func (a *apps) end(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
-	if p.Get("target") == "" { // which would be all
+	if p.Get("target") == "" { // would mean all apps
 		return errNoAction
 	}
 	return a.revoker.EndApps(ctx, s.User.ID, p.Get("target"))
@@ -155,14 +155,14 @@ func (a *apps) endAll(ctx context.Context, s *session.SignedIn, _ oauth2.Paramet
 	return a.revoker.EndApps(ctx, s.User.ID, "")
 }
 
-// sessions are where people are signed in.
+// sessions manages a user's sessions.
 type sessions struct {
 	listing   session.Listing
 	providers map[string]*people.Provider
-	turns     *fairqueue.Queue // of people: to end all sessions is costly
+	turns     *fairqueue.Queue // per-user queue, because ending all sessions is expensive
 }
 
-// shown are a person's sessions as the page shows them.
+// shown returns a user's sessions for the page.
 func (ss *sessions) shown(ctx context.Context, signedIn *session.SignedIn) ([]page.AccountSession, error) {
 	list, err := ss.listing.Own(ctx, signedIn.User.ID)
 	shown := make([]page.AccountSession, len(list))
@@ -175,7 +175,7 @@ func (ss *sessions) shown(ctx context.Context, signedIn *session.SignedIn) ([]pa
 	return shown, err
 }
 
-// network is where a session began, as far as it tells somebody something: this machine does not.
+// network returns the network of a session's address; "" for loopback, which is not informative.
 func network(address string) string {
 	if httporigin.IsLoopback(address) {
 		return ""
@@ -183,7 +183,7 @@ func network(address string) string {
 	return fairqueue.Network(address)
 }
 
-// provider is the name of an identity provider; empty for none.
+// provider returns the name of an identity provider; "" for none.
 func (ss *sessions) provider(key string) string {
 	if p := ss.providers[key]; p != nil {
 		return p.Name
@@ -191,13 +191,13 @@ func (ss *sessions) provider(key string) string {
 	return ""
 }
 
-// end ends the session that a form names.
+// end ends the session named in a form.
 func (ss *sessions) end(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
 	audit.NoteSessionEndReason(ctx, "the person ended it from elsewhere")
 	return ss.listing.EndOwn(ctx, s.User.ID, p.Get("target"))
 }
 
-// endOthers ends all sessions but this one.
+// endOthers ends all sessions except the current one.
 func (ss *sessions) endOthers(ctx context.Context, s *session.SignedIn, _ oauth2.Parameters) error {
 	leave, err := ss.turns.Enter(ctx, s.User.ID)
 	if err != nil {
@@ -208,7 +208,7 @@ func (ss *sessions) endOthers(ctx context.Context, s *session.SignedIn, _ oauth2
 	return ss.listing.EndOthers(ctx, s.User.ID, s.SID)
 }
 
-// ago says how long ago something was. Without the person's time zone there is no "today".
+// ago describes a time relative to now. Without the user's time zone, "today" is undefined.
 func ago(at time.Time) *page.Text {
 	switch hours := int(time.Since(at).Hours()); {
 	case hours < 1:
@@ -220,10 +220,10 @@ func ago(at time.Time) *page.Text {
 	}
 }
 
-// sign is a word in a User-Agent, and what it means.
+// sign is a word in a User-Agent with its meaning.
 type sign struct{ word, name string }
 
-// The more special come first: most browsers claim to be others too.
+// Specific words come first, because most browsers claim to be others too.
 var (
 	browsers = []sign{
 		{"Edg", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"}, {"FxiOS/", "Firefox"}, {"Firefox/", "Firefox"},
@@ -235,7 +235,7 @@ var (
 	}
 )
 
-// device says in words what a User-Agent stands for, as far as it can be believed.
+// device describes the browser and system of a User-Agent, which may be forged.
 func device(userAgent string) *page.Text {
 	browser, system := means(userAgent, browsers), means(userAgent, systems)
 	switch {

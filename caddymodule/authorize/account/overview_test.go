@@ -2,7 +2,7 @@ package account
 
 import "testing"
 
-// A network is told where it tells somebody something.
+// A network is shown only if informative.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{

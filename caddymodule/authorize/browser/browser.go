@@ -1,5 +1,5 @@
-// Package browser keeps state in browsers: in cookies, and in sealed texts that no other
-// browser can read or return.
+// Package browser stores state in browsers: in cookies, and in sealed texts that no other browser
+// can read or return.
 package browser
 
 import (
@@ -18,20 +18,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// CookiePrefix begins the names of all our cookies, which are for this server alone, not for
-// one behind it. Because of __Host-, browsers refuse them from other hosts and over plain
-// HTTP (RFC 6265bis §4.1.3.2).
+// CookiePrefix is the prefix of all cookies of the gateway, which are not for servers behind it.
+// The prefix __Host- makes browsers reject them from other hosts and over plain HTTP (RFC 6265bis
+// §4.1.3.2).
 const CookiePrefix = "__Host-fhir-"
 
-// The names of cookies, and prefixes of names.
+// Names of cookies and prefixes of names.
 const (
 	SessionCookie = CookiePrefix + "session"
 	IDPrefix      = CookiePrefix + "browser-"
-	PendingPrefix = CookiePrefix + "away-" // of pending sign-ins at identity providers
+	PendingPrefix = CookiePrefix + "away-" // pending sign-ins at identity providers
 	deviceCookie  = CookiePrefix + "device"
 )
 
-// NewCookie makes a cookie that scripts and other sites' forms cannot use.
+// NewCookie returns a cookie that is inaccessible to scripts and to cross-site forms.
 func NewCookie(name, value string) *http.Cookie {
 	return &http.Cookie{
 		Name: name, Value: value, Path: "/",
@@ -39,7 +39,7 @@ func NewCookie(name, value string) *http.Cookie {
 	}
 }
 
-// RemoveCookie removes a cookie from the browser.
+// RemoveCookie deletes a cookie from the browser.
 func RemoveCookie(w http.ResponseWriter, name string) {
 	c := NewCookie(name, "")
 	c.MaxAge = -1
@@ -47,17 +47,17 @@ func RemoveCookie(w http.ResponseWriter, name string) {
 }
 
 const (
-	pieceSize = 3960 // keeps a cookie below the 4096 bytes that browsers accept
+	pieceSize = 3960 // keeps cookies below the browsers' limit of 4096 bytes
 
-	// maxPieces bounds what pending sign-ins keep in a browser, which sends it with each
-	// request. Caddy accepts 16 KiB of headers.
+	// maxPieces limits the cookies of pending sign-ins, which the browser sends with each request.
+	// Caddy accepts 16 KiB of headers.
 	maxPieces = 3
 )
 
 var errTooLong = oauth2.InvalidRequest("the request is too long to sign in to by an identity provider")
 
-// SetPieces stores a value in as many cookies as it needs. If there is too little room, it
-// removes those of abandoned sign-ins.
+// SetPieces stores a value in as many cookies as necessary. If space is insufficient, it deletes
+// the cookies of abandoned sign-ins.
 func SetPieces(w http.ResponseWriter, r *http.Request, name, value string, lifetime time.Duration) error {
 	if len(value) > maxPieces*pieceSize {
 		return errTooLong
@@ -73,8 +73,8 @@ func SetPieces(w http.ResponseWriter, r *http.Request, name, value string, lifet
 	return nil
 }
 
-// removeAbandoned removes the cookies of all earlier sign-ins if they exceed the room: it
-// cannot tell which is the oldest.
+// removeAbandoned deletes the cookies of all earlier sign-ins if they exceed the space. Which one
+// is the oldest is unknown.
 func removeAbandoned(w http.ResponseWriter, r *http.Request, room int) {
 	var earlier []string
 	for _, c := range r.Cookies() {
@@ -101,7 +101,7 @@ func pieces(r *http.Request, name string) (found []*http.Cookie) {
 	return found
 }
 
-// ReadPieces returns the value that [SetPieces] stored; "" if there is none.
+// ReadPieces returns the value stored by [SetPieces]; "" if absent.
 func ReadPieces(r *http.Request, name string) string {
 	var value strings.Builder
 	for _, c := range pieces(r, name) {
@@ -110,17 +110,17 @@ func ReadPieces(r *http.Request, name string) string {
 	return value.String()
 }
 
-// RemovePieces removes the cookies of a value.
+// RemovePieces deletes the cookies of a value.
 func RemovePieces(w http.ResponseWriter, r *http.Request, name string) {
 	for _, c := range pieces(r, name) {
 		RemoveCookie(w, c.Name)
 	}
 }
 
-const maxBrowserIDs = 16 // that are tried
+const maxBrowserIDs = 16 // ids tried per request
 
-// browserIDs returns the ids that this browser was given. It has several if tabs were opened
-// at once before it had any: each answer set one, under a name of its own.
+// browserIDs returns the ids of this browser. It has several if tabs were opened concurrently in a
+// new browser: each response set one under a different name.
 func browserIDs(r *http.Request) (ids []string) {
 	for _, c := range r.Cookies() {
 		if strings.HasPrefix(c.Name, IDPrefix) && c.Value != "" && len(ids) < maxBrowserIDs {
@@ -130,7 +130,7 @@ func browserIDs(r *http.Request) (ids []string) {
 	return ids
 }
 
-// browserID returns the id of this browser, and sets one if it has none.
+// browserID returns the id of this browser, and sets a new one if absent.
 func browserID(w http.ResponseWriter, r *http.Request) string {
 	if ids := browserIDs(r); len(ids) > 0 {
 		return ids[0]
@@ -142,7 +142,7 @@ func browserID(w http.ResponseWriter, r *http.Request) string {
 
 // Sealer seals texts for one browser and one purpose.
 type Sealer struct {
-	Keys keyring.Sealing // seal and unseal
+	Keys keyring.Sealing // sealing keys
 }
 
 // Seal seals a text for this browser.
@@ -150,7 +150,7 @@ func (s *Sealer) Seal(w http.ResponseWriter, r *http.Request, purpose, text stri
 	return s.Keys.Seal(r.Context(), text, purpose+" "+browserID(w, r))
 }
 
-// SealJSON is [Sealer.Seal] of a value in JSON.
+// SealJSON is [Sealer.Seal] for a value in JSON.
 func (s *Sealer) SealJSON(w http.ResponseWriter, r *http.Request, purpose string, value any) (string, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -159,8 +159,8 @@ func (s *Sealer) SealJSON(w http.ResponseWriter, r *http.Request, purpose string
 	return s.Seal(w, r, purpose, string(text))
 }
 
-// Unseal opens what [Sealer.Seal] sealed for this browser and purpose at most maxAge ago.
-// The error for anything else is the last argument.
+// Unseal unseals a text sealed by [Sealer.Seal] for this browser and purpose at most maxAge ago.
+// Otherwise it returns the error expired.
 func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error) (string, error) {
 	for _, id := range browserIDs(r) {
 		text, err := s.Keys.Unseal(r.Context(), sealed, purpose+" "+id, maxAge)
@@ -171,7 +171,7 @@ func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Dur
 	return "", expired
 }
 
-// UnsealJSON is [Sealer.Unseal] of a value in JSON.
+// UnsealJSON is [Sealer.Unseal] for a value in JSON.
 func (s *Sealer) UnsealJSON(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error, to any) error {
 	text, err := s.Unseal(r, purpose, sealed, maxAge, expired)
 	if err != nil {
@@ -180,7 +180,7 @@ func (s *Sealer) UnsealJSON(r *http.Request, purpose, sealed string, maxAge time
 	return json.Unmarshal([]byte(text), to)
 }
 
-// Check is [Sealer.Unseal] of what is known already, such as the session that a form was shown in.
+// Check is [Sealer.Unseal] for a known text, e.g. the session in which a form was shown.
 func (s *Sealer) Check(r *http.Request, purpose, sealed, known string, maxAge time.Duration, expired error) error {
 	text, err := s.Unseal(r, purpose, sealed, maxAge, expired)
 	if err == nil && text != known {
@@ -190,33 +190,33 @@ func (s *Sealer) Check(r *http.Request, purpose, sealed, known string, maxAge ti
 }
 
 const (
-	// deviceLifetime is how long a browser is known after a sign-in: no longer than the key
-	// that seals the cookie lives.
+	// deviceLifetime is the time for which a browser is known after a sign-in, limited by the
+	// lifetime of the key that seals the cookie.
 	deviceLifetime = 90 * 24 * time.Hour
 
-	// maxDeviceUsers is how many people are known in a browser, such as that of a ward's
-	// computer. Whoever has not signed in for longest is dropped.
+	// maxDeviceUsers is the number of users known in a browser, e.g. on a ward's computer. The
+	// least recent one is dropped.
 	maxDeviceUsers = 32
 )
 
-// Devices recognizes browsers in which people signed in before, by a sealed cookie. It signs
-// nobody in. Failures there are counted apart from strangers', which therefore cannot lock out
-// the owner of an account (OWASP, device cookies).
+// Devices recognizes browsers in which users have signed in before, by a sealed cookie. The cookie
+// is not a sign-in. Failures in known browsers are counted separately, so that attackers elsewhere
+// cannot lock out the owner of an account (OWASP, device cookies).
 type Devices struct {
-	Keys keyring.Sealing // seal the cookies
+	Keys keyring.Sealing // sealing keys for the cookies
 
-	// Binding is what of an account, by its id, a browser is known for: it changes with the
-	// password and the second factors, and then the browser is a stranger's.
+	// Binding returns the value to which an account's known browsers are bound. It changes with the
+	// password and the second factors, after which the browser is unknown.
 	Binding func(ctx context.Context, account string) (string, error)
 }
 
-// device is what a cookie holds.
+// device is the content of the cookie.
 type device struct {
-	ID    string   `json:"id"`    // names the browser
-	Users []string `json:"users"` // deviceUser of each, with the binding, the latest first
+	ID    string   `json:"id"`    // id of the browser
+	Users []string `json:"users"` // deviceUser of each user with their binding, latest first
 }
 
-// deviceUser names a person in the cookie without revealing who they are.
+// deviceUser identifies a user in the cookie without revealing their name.
 func deviceUser(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
@@ -227,7 +227,7 @@ func (ds *Devices) entry(ctx context.Context, account string) (string, error) {
 	return deviceUser(account) + "." + deviceUser(account+"\x00"+binding), err
 }
 
-// find returns the device of a request, or the zero device if it is unknown.
+// find returns the device of a request, or the zero device if unknown.
 func (ds *Devices) find(r *http.Request) (d device) {
 	cookie, err := r.Cookie(deviceCookie)
 	if err != nil {
@@ -240,8 +240,8 @@ func (ds *Devices) find(r *http.Request) (d device) {
 	return d
 }
 
-// Knowing returns what names the browser of a request if the owner of an account has signed in
-// there with the password and the second factors of now, and otherwise "".
+// Knowing returns the id of the browser if the owner of an account has signed in there with the
+// present password and second factors; otherwise "".
 func (ds *Devices) Knowing(r *http.Request, account string) (string, error) {
 	d := ds.find(r)
 	if account == "" || len(d.Users) == 0 {
@@ -254,8 +254,8 @@ func (ds *Devices) Knowing(r *http.Request, account string) (string, error) {
 	return d.ID, nil
 }
 
-// Remember returns the cookie by which the browser is known for the owner of an account who
-// just signed in.
+// Remember returns the cookie that makes the browser known for the owner of an account after a
+// sign-in.
 func (ds *Devices) Remember(r *http.Request, account string) (*http.Cookie, error) {
 	d := ds.find(r)
 	if d.ID == "" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A request with cookies without end does not cost without end.
+// A request with many cookies has limited cost.
 func TestBrowserIDsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)

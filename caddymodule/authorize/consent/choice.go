@@ -7,32 +7,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// Choice is what a person can give or refuse: an item, or a part of one.
+// Choice is an item, or part of an item, that a person can allow or deny.
 type Choice struct {
-	Name  string   // the item, and the parts that lead here, with spaces between them
-	Parts []Choice // that it can be limited to
+	Name  string   // item and enclosing parts, separated by spaces
+	Parts []Choice // parts to which the item can be limited
 
-	scopes []smart.ResourceScope // that it gives, if it is about resources
+	scopes []smart.ResourceScope // scopes of the choice; none for items other than resource scopes
 }
 
-// The names that follow an item's where its reading and its writing can be given apart.
+// Suffixes of names for read and write access, if they can be chosen separately.
 const (
 	readPart  = " read"
 	writePart = " write"
 )
 
-// What can be given apart.
+// Permissions that can be chosen separately.
 const (
 	Reading = smart.Read | smart.Search
 	Writing = smart.Create | smart.Update | smart.Delete
 )
 
-// Kind is what tells a part from others of the same item: a type, or a name for several, or a
-// category.
+// Kind returns the last part of the name: a resource type, a name for several types, or a category.
 func (c *Choice) Kind() string { return c.Name[strings.LastIndexByte(c.Name, ' ')+1:] }
 
-// Permissions returns the names of the choices to read and to write; false if an item is only
-// for one of them.
+// Permissions returns the names of the choices for read and write access; false if an item has only
+// one of them.
 func (c *Choice) Permissions() (read, write string, both bool) {
 	for _, s := range c.scopes {
 		both = both || s.Permission&Reading != 0 && s.Permission&Writing != 0
@@ -40,9 +39,9 @@ func (c *Choice) Permissions() (read, write string, both bool) {
 	return c.Name + readPart, c.Name + writePart, both
 }
 
-// Given returns what a person gives of an item when they tick these choices: the item itself,
-// if they tick all, or what the ticked ones have in common with it. A part counts only if
-// what it belongs to is ticked.
+// Given returns the scopes that a person allows by ticking choices: the item itself if all are
+// ticked, otherwise the intersection of the item and the ticked choices. A part counts only if its
+// parent is ticked.
 func (c *Choice) Given(ticked func(name string) bool) []string {
 	scopes, all := c.chosen(ticked)
 	permission := c.permission(ticked)
@@ -59,7 +58,7 @@ func (c *Choice) Given(ticked func(name string) bool) []string {
 	return given
 }
 
-// permission is what the person lets the client do.
+// permission returns the permissions of the ticked choices.
 func (c *Choice) permission(ticked func(name string) bool) smart.Permission {
 	p := Reading | Writing
 	read, write, both := c.Permissions()
@@ -72,7 +71,7 @@ func (c *Choice) permission(ticked func(name string) bool) smart.Permission {
 	return p
 }
 
-// chosen returns the scopes of the ticked choices, and whether these are all.
+// chosen returns the scopes of the ticked choices, and whether all are ticked.
 func (c *Choice) chosen(ticked func(name string) bool) (scopes []smart.ResourceScope, all bool) {
 	if !ticked(c.Name) {
 		return nil, false
@@ -88,7 +87,7 @@ func (c *Choice) chosen(ticked func(name string) bool) (scopes []smart.ResourceS
 	return scopes, false
 }
 
-// Ticked returns the names of the choices by which a person gave this of an item.
+// Ticked returns the names of the choices that result in the given scopes.
 func (c *Choice) Ticked(given []string) map[string]bool {
 	names := map[string]bool{}
 	if slices.Contains(given, c.Name) {
@@ -107,7 +106,7 @@ func (c *Choice) Ticked(given []string) map[string]bool {
 	return names
 }
 
-// tick adds the names of a choice that is given, and of its parts. It reports whether any is.
+// tick adds the names of an allowed choice and of its allowed parts, and reports whether any is allowed.
 func (c *Choice) tick(names map[string]bool, given []string, permission smart.Permission) bool {
 	is := len(c.Parts) == 0 && covers(given, c.texts(permission))
 	for i := range c.Parts {
@@ -119,7 +118,7 @@ func (c *Choice) tick(names map[string]bool, given []string, permission smart.Pe
 	return is
 }
 
-// texts are the scopes of a choice, for some permissions.
+// texts returns the scopes of a choice limited to permissions.
 func (c *Choice) texts(permission smart.Permission) (texts []string) {
 	for _, s := range c.scopes {
 		if s.Permission &= permission; s.Permission != 0 {
@@ -129,20 +128,20 @@ func (c *Choice) texts(permission smart.Permission) (texts []string) {
 	return texts
 }
 
-// covers reports whether what was given includes all of these scopes.
+// covers reports whether the given scopes include all of scopes.
 func covers(given, scopes []string) bool {
 	again, err := smart.Grant(scopes, given)
 	return err == nil && slices.Equal(again, scopes)
 }
 
-// kind is a kind of data that people know by one name.
+// kind is a kind of data with a common name.
 type kind struct {
-	name  string // of the type, if it is one
+	name  string // resource type if there is only one
 	types []string
 }
 
-// kinds are what a scope for all types can be limited to. What is in none of them is given
-// only with all.
+// kinds are the kinds of data to which a wildcard scope can be limited. Types in none of them are
+// allowed only with all.
 var kinds = []kind{
 	{"personal", []string{"Patient", "RelatedPerson"}},
 	{"AllergyIntolerance", nil},
@@ -169,10 +168,10 @@ const (
 	usCore              = "http://hl7.org/fhir/us/core/CodeSystem/"
 )
 
-// category is a code that resources of a type are searched by.
+// category is a category of resources of a type, with its search token.
 type category struct{ code, token string }
 
-// categories are those of US Core that people must be able to choose (45 CFR 170.315(g)(10)).
+// categories are the categories of US Core that people must be able to choose (45 CFR 170.315(g)(10)).
 var categories = map[string][]category{
 	"Condition": {
 		{"problem-list-item", conditionCategory + "problem-list-item"},
@@ -189,8 +188,8 @@ var categories = map[string][]category{
 	},
 }
 
-// parts are what a scope can be limited to. One that is already limited has none: to search by
-// both would be a scope that nobody knows.
+// parts returns the parts to which a scope can be limited. A scope with a query has none, because
+// combined queries would be an uncommon scope.
 func parts(name string, scope smart.ResourceScope) []Choice {
 	switch {
 	case scope.Query != "":
@@ -228,8 +227,8 @@ func partsByCategory(name string, scope smart.ResourceScope) (parts []Choice) {
 	return parts
 }
 
-// CategoryOf returns the code of the category that a scope is limited to; "" without one that
-// a person can choose.
+// CategoryOf returns the code of the category to which a scope is limited; "" without a selectable
+// category.
 func CategoryOf(scope smart.ResourceScope) string {
 	constraint := scope.Constraint()
 	if len(constraint) != 1 || constraint[0].Name != "category" {
@@ -243,7 +242,7 @@ func CategoryOf(scope smart.ResourceScope) string {
 	return ""
 }
 
-// ChoiceOf returns what a person can choose of an item.
+// ChoiceOf returns the choices for an item.
 func ChoiceOf(item string) Choice {
 	scope, ok := smart.ParseResourceScope(item)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// names are those of a choice and of all that belongs to it.
+// names returns the names of a choice and of all its parts.
 func names(c *consent.Choice) []string {
 	all := []string{c.Name}
 	if read, write, both := c.Permissions(); both && !strings.Contains(c.Name, " ") {
@@ -38,7 +38,7 @@ func TestGiven(t *testing.T) {
 	tests := []struct {
 		name     string
 		item     string
-		unticked string // below the item, with commas between them
+		unticked string // unticked parts of the item, separated by commas
 		want     string
 	}{
 		{"all", "patient/Condition.rs", "", "patient/Condition.rs"},
@@ -93,7 +93,7 @@ func everyKindBut(kinds ...string) string {
 	return " " + strings.Join(others, ", ")
 }
 
-// anItem generates what a client may ask for.
+// anItem returns a random item that a client may request.
 func anItem(random *rand.Rand) string {
 	pick := func(texts ...string) string { return texts[random.IntN(len(texts))] }
 	item := pick("patient/", "user/") + pick("*", "*", "Condition", "Observation", "Patient", "Basic") + "."
@@ -109,8 +109,8 @@ func anItem(random *rand.Rand) string {
 	return item + letters + pick("", "", "", "?category=laboratory", "?_tag=a&_tag=b")
 }
 
-// Whatever is ticked, the item covers what is given, and a client that may have the item may
-// have it. Who unticks more never gives more.
+// For any ticks, the allowed scopes are covered by the item and can be granted to a client with the
+// item. Unticking more never allows more.
 func TestGivenIsCovered(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -142,7 +142,7 @@ func checkCovered(t *testing.T, scopes, by []string) {
 	}
 }
 
-// The names of an item's choices are its own.
+// The names of an item's choices are unique.
 func TestChoicesHaveNamesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	choice := consent.ChoiceOf("patient/*.cruds")

@@ -1,10 +1,9 @@
-// Package consent is about what people allow clients, where they are asked.
+// Package consent manages the consents of people to clients.
 //
-// A client asks for items, which are scopes and claims. A person who does not want to give a
-// scope for resources as a whole gives narrower scopes instead, which the asked one covers in
-// the sense of smart.Grant: by kind of data, by category, or for reading alone. Consents are
-// remembered by item, so that kinds and categories can change without anybody being asked
-// again.
+// A client requests items, which are scopes and claims. Instead of an entire resource scope, a
+// person can allow narrower scopes that the requested scope covers in the sense of smart.Grant:
+// by kind of data, by category, or read access only. Consents are stored by item, so that changes
+// of kinds and categories do not require new consents.
 package consent
 
 import (
@@ -20,22 +19,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Consent is what a person allows a client, as stored.
+// Consent is a person's consent to a client, as stored.
 type Consent struct {
-	User      string      `json:"user"`      // the sub
-	ClientID  string      `json:"client_id"` // of the client
-	Approvals []*Approval `json:"approvals"` // by patient, the latest last
+	User      string      `json:"user"`      // sub of the person
+	ClientID  string      `json:"client_id"` // client_id
+	Approvals []*Approval `json:"approvals"` // approvals by patient, latest last
 
-	Between Between `json:"between,omitzero"` // whom it is, of those that had the names
+	Between Between `json:"between,omitzero"` // generations of the person and the client
 }
 
-// Between are the generations of a person and a client.
+// Between contains the generations of a person and a client.
 type Between struct {
-	User   oauth2.Generation `json:"user,omitempty"`   // of the person
-	Client oauth2.Generation `json:"client,omitempty"` // of the client
+	User   oauth2.Generation `json:"user,omitempty"`   // generation of the person
+	Client oauth2.Generation `json:"client,omitempty"` // generation of the client
 }
 
-// About returns what counts for a request; nil if the person was not asked.
+// About returns the approval that applies to a request; nil without one.
 func (c *Consent) About(about About) *Approval {
 	if c == nil {
 		return nil
@@ -53,7 +52,7 @@ func (c *Consent) About(about About) *Approval {
 	return unclear
 }
 
-// put keeps an approval in place of what counted for a request.
+// put replaces the approval that applies to a request.
 func (c *Consent) put(about About, a *Approval) {
 	c.Approvals = append(slices.DeleteFunc(c.Approvals, func(old *Approval) bool { return old.isAbout(about) }), a)
 	items := 0
@@ -67,16 +66,16 @@ func (c *Consent) put(about About, a *Approval) {
 
 // Consents stores consents.
 type Consents struct {
-	Durable     store.Store             // holds them
-	Revocations *revocation.Revocations // void access tokens when consent is withdrawn
+	Durable     store.Store             // store for consents
+	Revocations *revocation.Revocations // revocation of access tokens when consent is withdrawn
 
-	// Between says who has a sub and a client_id now.
+	// Between returns the current generations of a sub and a client_id.
 	Between func(user, clientID string) Between
 }
 
 func consentKey(user, clientID string) string { return store.Key("consent", user+"\x00"+clientID) }
 
-// Load returns what a person allows a client, or nil if they were not asked.
+// Load returns a person's consent to a client, or nil without one.
 func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, error) {
 	value, err := cs.Durable.Get(ctx, consentKey(user, clientID))
 	switch {
@@ -88,13 +87,12 @@ func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, 
 	return cs.decode(value)
 }
 
-// Reading returns the call that reads what a person allows a client in a step; see
-// [Consents.Read].
+// Reading returns the call that reads a consent in a step; see [Consents.Read].
 func (cs *Consents) Reading(user, clientID string) *store.Call {
 	return &store.Call{Op: store.Get, Key: consentKey(user, clientID)}
 }
 
-// Read returns what the call of [Consents.Reading] found.
+// Read returns the consent read by the call of [Consents.Reading].
 func (cs *Consents) Read(found *store.Call) (*Consent, error) { return cs.decode(found.Value) }
 
 func (cs *Consents) decode(value []byte) (*Consent, error) {
@@ -122,19 +120,18 @@ func (cs *Consents) decode(value []byte) (*Consent, error) {
 	return c, nil
 }
 
-// Remember stores what a person answered to a request, beside earlier answers to other
-// questions.
+// Remember stores a person's answer to a request. Earlier answers about other items are kept.
 func (cs *Consents) Remember(ctx context.Context, user, clientID string, about About, answer Answer) error {
 	return cs.change(ctx, user, clientID, about, func(a *Approval) { a.add(answer) })
 }
 
-// Decline stores that a person refused a request, so that they are asked the next time. What
-// they gave before goes on.
+// Decline records that a person denied a request, so that the next request asks again. Earlier
+// grants remain.
 func (cs *Consents) Decline(ctx context.Context, user, clientID string, about About) error {
 	return cs.change(ctx, user, clientID, about, func(a *Approval) { a.Declined = true })
 }
 
-// change changes what counts for a request.
+// change modifies the approval that applies to a request.
 func (cs *Consents) change(ctx context.Context, user, clientID string, about About, do func(*Approval)) error {
 	return cs.alter(ctx, user, clientID, func(stored []byte) ([]byte, error) {
 		c, err := cs.decode(stored)
@@ -159,9 +156,9 @@ func (cs *Consents) change(ctx context.Context, user, clientID string, about Abo
 	})
 }
 
-// Withdraw reports whether a person now gives less of an item than before, and if so ends the
-// client's access tokens. Its codes and refresh tokens end unless the consent still
-// [Approval.Covers] them.
+// Withdraw reports whether a person now allows less of an item than before, and in that case
+// revokes the client's access tokens. Codes and refresh tokens are rejected unless the consent
+// still [Approval.Covers] them.
 func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user string, about About, answer Answer) (bool, error) {
 	if !client.RequiresConsent() {
 		return false, nil
@@ -181,21 +178,21 @@ func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user st
 const (
 	keyPrefix = "consent:"
 
-	// maxConsents is how many clients a person can have answered. Beyond it, the earliest answers are forgotten.
+	// maxConsents is the maximum number of clients with answers per person. Beyond it, the earliest answers are deleted.
 	maxConsents = 1000
 )
 
-// listOf is the list of a person's consents: of what follows the prefix of their keys.
+// listOf returns the list of a person's consents, whose items are keys without their prefix.
 func (cs *Consents) listOf(user string) store.RecentList {
 	return store.RecentList{Store: cs.Durable, Key: store.Key("consents", user), Max: maxConsents, TTL: lifetime}
 }
 
-// item is what a consent is listed as.
+// item returns the list item of a consent.
 func item(user, clientID string) string {
 	return strings.TrimPrefix(consentKey(user, clientID), keyPrefix)
 }
 
-// alter changes a consent as stored, and lists it. If the person has too many, the earliest are forgotten.
+// alter modifies and lists a stored consent. Beyond the limit, the person's earliest consents are deleted.
 func (cs *Consents) alter(ctx context.Context, user, clientID string, do func(stored []byte) ([]byte, error)) error {
 	list, listed := cs.listOf(user), item(user, clientID)
 	for {
@@ -223,8 +220,8 @@ func keysOf(items []string) (keys []string) {
 	return keys
 }
 
-// Delete deletes consents, and returns how many: all of a user, all to a client, or that of the user to the client if both
-// are named.
+// Delete deletes consents and returns their number: all of a user, all to a client, or the user's
+// consent to the client if both are given.
 func (cs *Consents) Delete(ctx context.Context, user, clientID string) (deleted int, err error) {
 	named := func(c *Consent) bool {
 		return (user == "" || c.User == user) && (clientID == "" || c.ClientID == clientID)
@@ -242,43 +239,43 @@ func (cs *Consents) Delete(ctx context.Context, user, clientID string) (deleted 
 	return store.DeleteKeys(ctx, cs.Durable, keysOf(items), named)
 }
 
-// Approval is what a person answered to a client about one patient, as stored. Its items are
-// scopes as the client asks for them, and claims requested by name as claim:<name>.
+// Approval is a person's answer to a client regarding one patient, as stored. Its items are scopes
+// as requested, and claims requested by name as claim:<name>.
 type Approval struct {
-	Patient  string              `json:"patient,omitempty"`  // the id; "" if it was about none
-	Seen     []string            `json:"seen"`               // items that the person was asked for
-	Granted  []string            `json:"granted"`            // those of them that they allowed
-	Narrowed map[string][]string `json:"narrowed,omitempty"` // the narrower scopes that they allowed instead of others
-	Until    time.Time           `json:"until,omitzero"`     // when offline_access ends; zero if they did not say
-	At       time.Time           `json:"at"`                 // when they were last asked
-	Declined bool                `json:"declined,omitempty"` // they refused since, and have to be asked
+	Patient  string              `json:"patient,omitempty"`  // patient id; "" without a patient
+	Seen     []string            `json:"seen"`               // requested items
+	Granted  []string            `json:"granted"`            // fully allowed items
+	Narrowed map[string][]string `json:"narrowed,omitempty"` // narrower scopes allowed instead of an item
+	Until    time.Time           `json:"until,omitzero"`     // expiry of offline_access; zero if not chosen
+	At       time.Time           `json:"at"`                 // time of the latest answer
+	Declined bool                `json:"declined,omitempty"` // the person has since denied a request, so the next request asks again
 
-	// Unclear is of a release that did not store the patient. It counts where only one can be
-	// meant.
+	// Unclear marks an approval by a release that did not store the patient. It applies only if the
+	// patient is unambiguous.
 	Unclear bool `json:"unclear,omitempty"`
 }
 
-// About is what a request is about.
+// About identifies the subject of a request.
 type About struct {
-	Patient string // the id, or "" for none
-	Own     bool   // the person has no other patient to choose
+	Patient string // patient id, or ""
+	Own     bool   // whether the person has no other patient
 }
 
 const (
-	// lifetime is how long a person is not asked again.
+	// lifetime is the lifetime of an answer.
 	lifetime = 365 * 24 * time.Hour
 
-	// maxItems bounds the items of a client that asks for another search scope each time.
-	// Beyond it, only the latest answer about a patient is remembered.
+	// maxItems limits the items of a client that requests different search scopes each time. Beyond
+	// it, only the latest answer regarding a patient is kept.
 	maxItems = 100
 
-	// maxPatients and maxAllItems bound what is remembered of all patients. Beyond them, the
-	// earliest answers are forgotten.
+	// maxPatients and maxAllItems limit the answers regarding all patients. Beyond them, the
+	// earliest are deleted.
 	maxPatients = 100
 	maxAllItems = 1000
 )
 
-// isAbout reports whether an approval counts for a request.
+// isAbout reports whether an approval applies to a request.
 func (a *Approval) isAbout(about About) bool {
 	if a.Unclear {
 		return about.Patient == "" || about.Own
@@ -286,11 +283,11 @@ func (a *Approval) isAbout(about About) bool {
 	return a.Patient == about.Patient
 }
 
-// Ends is when the approval is forgotten.
+// Ends returns the expiry of the approval.
 func (a *Approval) Ends() time.Time { return a.At.Add(lifetime) }
 
-// Answer returns what a person answered earlier; false if they were not asked for some of the
-// items. Those count as given if others is set, and they are no part of what was refused.
+// Answer returns a person's earlier answer; false if some items were not requested then. With
+// others, these count as allowed and are not treated as denied.
 func (a *Approval) Answer(items []string, others bool) (answer Answer, all bool) {
 	answer.Until = a.Until
 	for _, item := range items {
@@ -306,7 +303,7 @@ func (a *Approval) Answer(items []string, others bool) (answer Answer, all bool)
 	return answer, true
 }
 
-// of returns what a person gave of an item.
+// of returns the allowed scopes of an item.
 func (a *Approval) of(item string) []string {
 	if slices.Contains(a.Granted, item) {
 		return []string{item}
@@ -314,7 +311,7 @@ func (a *Approval) of(item string) []string {
 	return a.Narrowed[item]
 }
 
-// Given is all that a person allows, in the order of their answers.
+// Given returns all allowed scopes, in the order of the answers.
 func (a *Approval) Given() (scopes []string) {
 	for _, item := range a.Seen {
 		scopes = append(scopes, a.of(item)...)
@@ -325,8 +322,8 @@ func (a *Approval) Given() (scopes []string) {
 // Covers reports whether a person allows all of a scope.
 func (a *Approval) Covers(scope []string) bool { return covers(a.Given(), scope) }
 
-// Permits reports whether a person refused nothing of the scope of a grant, of which they may
-// not have been asked for all the items.
+// Permits reports whether a person has denied nothing of a grant's scope. Some items may never have
+// been requested.
 func (a *Approval) Permits(items, scope []string) bool {
 	var asked, given []string
 	for _, item := range items {
@@ -341,14 +338,13 @@ func (a *Approval) Permits(items, scope []string) bool {
 	})
 }
 
-// refused reports whether a person was asked for an item as a part of another, and did not give
+// refused reports whether a person was asked for an item as part of another one and did not allow
 // all of it.
 func (a *Approval) refused(item string) bool {
 	return covers(a.Seen, []string{item}) && !covers(a.Given(), []string{item})
 }
 
-// Ticked returns the names of the choices that a person made of an item; false if they were
-// not asked.
+// Ticked returns the names of the choices made for an item; false if the item was never requested.
 func (a *Approval) Ticked(choice *Choice) (names map[string]bool, asked bool) {
 	if a == nil || !slices.Contains(a.Seen, choice.Name) {
 		return nil, false
@@ -356,7 +352,7 @@ func (a *Approval) Ticked(choice *Choice) (names map[string]bool, asked bool) {
 	return choice.Ticked(a.of(choice.Name)), true
 }
 
-// add replaces earlier answers to the same items, or all if there were too many.
+// add replaces earlier answers to the same items, or all answers if there are too many.
 func (a *Approval) add(answer Answer) {
 	a.Seen = slices.DeleteFunc(a.Seen, answer.asks)
 	if len(a.Seen)+len(answer.Given) > maxItems {
@@ -385,7 +381,7 @@ func (a *Approval) narrow(g Given) {
 	a.Narrowed[g.Item] = g.Scopes
 }
 
-// lapse forgets offline_access when it has ended, so that the person is asked again.
+// lapse removes expired offline_access, so that the next request asks again.
 func (a *Approval) lapse(now time.Time) {
 	if a.Until.IsZero() || now.Before(a.Until) {
 		return
@@ -395,22 +391,22 @@ func (a *Approval) lapse(now time.Time) {
 	a.Until = time.Time{}
 }
 
-// Given is what a person gives of an item: the item itself, narrower scopes, or nothing.
+// Given is the allowed part of an item: the item itself, narrower scopes, or nothing.
 type Given struct {
-	Item   string   // as asked for
-	Scopes []string // instead of it; or the claim
+	Item   string   // item as requested
+	Scopes []string // allowed scopes, or the claim
 }
 
-// IsWhole reports whether all of the item is given.
+// IsWhole reports whether the entire item is allowed.
 func (g Given) IsWhole() bool { return slices.Contains(g.Scopes, g.Item) }
 
-// Answer is what a person gives of all that they were asked for.
+// Answer is a person's answer to all requested items.
 type Answer struct {
-	Given []Given   // by item, in their order
-	Until time.Time // when offline_access ends, if it was given; zero if they do not say
+	Given []Given   // by item, in order
+	Until time.Time // expiry of offline_access if allowed; zero if not chosen
 }
 
-// Of returns what is given of an item.
+// Of returns the allowed scopes of an item.
 func (a *Answer) Of(item string) []string {
 	for _, g := range a.Given {
 		if g.Item == item {
@@ -420,7 +416,7 @@ func (a *Answer) Of(item string) []string {
 	return nil
 }
 
-// asks reports whether the person was asked for an item.
+// asks reports whether an item was requested.
 func (a *Answer) asks(item string) bool {
 	return slices.ContainsFunc(a.Given, func(g Given) bool { return g.Item == item })
 }

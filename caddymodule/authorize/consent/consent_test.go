@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A consent counts for a year, and only between the person and the client who gave and got it: not for others who have
-// their names by now.
+// A consent is valid for a year and only between the same person and client, not for later ones
+// with the same names.
 func TestConsentIsForgotten(t *testing.T) {
 	t.Parallel()
 	now := Between{User: 7, Client: 8}

@@ -1,8 +1,8 @@
-// Package deprovisioning ends sessions and grants at the request of an identity provider. The features for SCIM and security
-// events use it.
+// Package deprovisioning revokes sessions and grants at the request of an identity provider. The
+// features for SCIM and security events use it.
 //
-// Deprovisioning does not block a person: signing in at the provider again creates the account again. Earlier tokens stay
-// revoked.
+// Deprovisioning does not block a person: a new sign-in at the provider recreates the account.
+// Earlier tokens stay revoked.
 package deprovisioning
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
-// Ending ends what people of identity providers have.
+// Ending revokes sessions and grants of people of identity providers.
 type Ending struct {
-	People   people.Finder     // whose it is
-	Sessions *session.Sessions // that end
-	Revoker  *token.Revoker    // ends grants
-	Logger   *slog.Logger      // gets what named nobody
+	People   people.Finder     // finder of people
+	Sessions *session.Sessions // sessions to end
+	Revoker  *token.Revoker    // revoker of grants
+	Logger   *slog.Logger      // log for requests about unknown people
 }
 
-// Accounts ends everything of some accounts, and of the users whom they are linked to. The accounts go last: what fails
-// before can be repeated. Of people who are gone for good, a sub that was claimed may be another person's next.
+// Accounts revokes everything of accounts and of the local users linked to them. Accounts are deleted last, so that
+// failures can be retried. gone means permanent removal, after which another person may get a claimed sub.
 func (e *Ending) Accounts(ctx context.Context, p *people.Provider, found []people.Known, reason string, gone bool) error {
 	if len(found) == 0 {
 		e.Logger.InfoContext(ctx, "an identity provider named somebody who has no account here", "idp", p.Key, "reason", reason)

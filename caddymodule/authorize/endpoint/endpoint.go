@@ -1,5 +1,5 @@
-// Package endpoint is what all endpoints have in common: they require https and the right
-// method, and answer clients in JSON. It knows their paths and their names in metrics.
+// Package endpoint contains the common parts of all endpoints: the https and method checks, JSON
+// responses for clients, and the endpoints' paths and metric names.
 package endpoint
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// names are those of the core and, by [Register], of features.
+// names are the endpoint names of the core and, added by [Register], of features.
 var names = []string{
 	"authorize", "login", "callback", "select_account", "select_patient", "select_encounter", "consent", "account",
 	"launch", "style.json", "par", "client_logo",
@@ -30,14 +30,14 @@ var names = []string{
 // Register adds the name of a feature's endpoint to [Names]. It must be called from init.
 func Register(name string) { names = append(names, name) }
 
-// Names returns all that [Name] returns.
+// Names returns all possible results of [Name].
 func Names() []string { return names }
 
-// Name is the name of a path's endpoint in metrics: the word after /oauth2/, or a document's
-// name.
+// Name returns the metric name of a path's endpoint: the word after /oauth2/, or the name of a
+// document.
 func Name(path string) string {
 	if below, ok := strings.CutPrefix(path, "/oauth2/"); ok {
-		name, _, _ := strings.Cut(below, "/") // the key of an identity provider follows
+		name, _, _ := strings.Cut(below, "/") // may be followed by the key of an identity provider
 		return name
 	}
 	if strings.HasPrefix(path, oauth2.ProtectedResourcePath) {
@@ -46,7 +46,7 @@ func Name(path string) string {
 	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
-// The endpoints below the issuer.
+// Paths of the endpoints below the issuer.
 const (
 	Authorize  = "/oauth2/authorize"
 	Login      = "/oauth2/login"
@@ -54,11 +54,11 @@ const (
 	Revoke     = "/oauth2/revoke"
 	Introspect = "/oauth2/introspect"
 	Userinfo   = "/oauth2/userinfo"
-	Callback   = "/oauth2/callback/" // and the provider's key
+	Callback   = "/oauth2/callback/" // followed by the provider's key
 	Logout     = "/oauth2/logout"
 	JWKS       = "/.well-known/jwks.json"
 
-	BackchannelLogout = "/oauth2/backchannel_logout/" // and the provider's key
+	BackchannelLogout = "/oauth2/backchannel_logout/" // followed by the provider's key
 
 	SelectAccount       = "/oauth2/select_account"
 	SelectPatient       = "/oauth2/select_patient"
@@ -77,18 +77,18 @@ type errorResponse struct {
 	Description string `json:"error_description,omitempty"`
 }
 
-// Responder answers clients in JSON.
+// Responder sends JSON responses to clients.
 type Responder struct {
-	Issuer  string                   // the realm of challenges
-	IsHTTPS func(*http.Request) bool // reports whether a request came over TLS
-	Logger  *slog.Logger             // gets refusals that are not on the audit trail
-	Trail   *audit.Recorder          // records the outcome of requests
+	Issuer  string                   // realm of challenges
+	IsHTTPS func(*http.Request) bool // whether a request was received over TLS
+	Logger  *slog.Logger             // log for rejections that are not in the audit trail
+	Trail   *audit.Recorder          // audit trail
 
-	// Kinds are the kinds of audit events for refusals by the path of an endpoint. Default: [audit.Token].
+	// Kinds contains the kinds of audit events for rejections by endpoint path. Default: [audit.Token].
 	Kinds map[string]string
 }
 
-// WriteJSON sends a body that no cache may keep (RFC 6749 §5.1; Pragma is for HTTP/1.0).
+// WriteJSON sends a response with Cache-Control: no-store (RFC 6749 §5.1; Pragma is for HTTP/1.0).
 func (rs *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
 	rs.WriteAs(w, "application/json", status, body)
 }
@@ -98,13 +98,13 @@ func (rs *Responder) WriteAs(w http.ResponseWriter, kind string, status int, bod
 	setKind(w.Header(), kind)
 	w.WriteHeader(status)
 	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false) // an address stays one
+	encoder.SetEscapeHTML(false) // keeps URLs readable
 	if err := encoder.Encode(body); err != nil {
 		rs.Logger.Debug("answer not written", "error", err)
 	}
 }
 
-// WriteJWT sends a JWT that no cache may keep.
+// WriteJWT sends a JWT with Cache-Control: no-store.
 func (rs *Responder) WriteJWT(w http.ResponseWriter, token string) {
 	setKind(w.Header(), "application/jwt")
 	if _, err := io.WriteString(w, token); err != nil {
@@ -112,15 +112,15 @@ func (rs *Responder) WriteJWT(w http.ResponseWriter, token string) {
 	}
 }
 
-// setKind sets the media type of a response that no cache may keep (RFC 6749 §5.1).
+// setKind sets the media type of a response and disables caching (RFC 6749 §5.1).
 func setKind(h http.Header, kind string) {
 	h.Set("Content-Type", kind)
 	h.Set("Cache-Control", "no-store")
 	h.Set("Pragma", "no-cache")
 }
 
-// WriteError sends an error to a client (RFC 6749 §5.2, RFC 6750 §3), and records a refusal of a known client unless the
-// endpoint has recorded it.
+// WriteError sends an error to a client (RFC 6749 §5.2, RFC 6750 §3). It records the rejection of
+// an identified client unless the endpoint has recorded it.
 func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	rs.recordRefusal(r, err)
@@ -135,13 +135,13 @@ func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err erro
 	rs.WriteJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
 }
 
-// Redirect sends the browser to another address. Unlike [http.Redirect], it leaves the address as it is and writes no body.
+// Redirect redirects the browser. Unlike [http.Redirect], it does not modify the URL and writes no body.
 func Redirect(w http.ResponseWriter, status int, target string) {
 	w.Header().Set("Location", target)
 	w.WriteHeader(status)
 }
 
-// TellWait says when to try again, if that is why a request is refused.
+// TellWait sets Retry-After if a request is rejected temporarily.
 func TellWait(w http.ResponseWriter, err error) {
 	if wait := lockout.RetryAfter(err); wait > 0 {
 		lockout.SetRetryAfter(w, wait)
@@ -149,7 +149,7 @@ func TellWait(w http.ResponseWriter, err error) {
 	oauth2.SetRetryAfter(w.Header(), oauth2.AsError(err).HTTPStatus())
 }
 
-// recordRefusal records that a known client was refused, or that a request needed a store that cannot be reached.
+// recordRefusal records the rejection of an identified client, or a request that failed because the store is unreachable.
 func (rs *Responder) recordRefusal(r *http.Request, err error) {
 	if audit.FromContext(r.Context()).ClientID == "" && !errors.Is(err, store.ErrUnavailable) {
 		return
@@ -164,16 +164,16 @@ func (rs *Responder) recordRefusal(r *http.Request, err error) {
 func (rs *Responder) logRefusal(r *http.Request, e *oauth2.Error) {
 	switch {
 	case audit.FromContext(r.Context()).Refused:
-	case e.Code == "server_error" && !errors.Is(r.Context().Err(), context.Canceled): // of who left, nobody sees it
+	case e.Code == "server_error" && !errors.Is(r.Context().Err(), context.Canceled): // errors after disconnection are invisible to the client
 		rs.Logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", e)
 	default:
 		rs.Logger.InfoContext(r.Context(), "request refused", "path", r.URL.Path, "error", e)
 	}
 }
 
-// challenge returns the WWW-Authenticate header of a refusal. A client that did not try HTTP
-// Basic gets none (RFC 6749 §5.2, despite RFC 9110 §15.5.2): browsers would ask for a
-// password, and common OAuth libraries would report the challenge in place of the error.
+// challenge returns the WWW-Authenticate header of a rejection. Clients that did not use HTTP Basic
+// get none (RFC 6749 §5.2, despite RFC 9110 §15.5.2): browsers would show a password dialog, and
+// common OAuth libraries would report the challenge instead of the error.
 func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 	switch {
 	case e.Code == "invalid_client" && r.Header.Get("Authorization") != "":
@@ -182,7 +182,7 @@ func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 		return ""
 	}
 	parts := []string{fmt.Sprintf("Bearer realm=%q", rs.Issuer)}
-	if e.Code != "" && (rs.Kinds[r.URL.Path] != audit.Registration || r.Header.Get("Authorization") != "") { // no code without a token (RFC 6750 §3.1)
+	if e.Code != "" && (rs.Kinds[r.URL.Path] != audit.Registration || r.Header.Get("Authorization") != "") { // no error code without a token (RFC 6750 §3.1)
 		parts = append(parts, fmt.Sprintf("error=%q", e.Code), fmt.Sprintf("error_description=%q", e.Description))
 	}
 	if e.Code == "insufficient_scope" {
@@ -191,8 +191,8 @@ func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 	return strings.Join(parts, ", ")
 }
 
-// httpsRequired says why a request does not count as https. Anybody can send a proxy's
-// headers, but an operator will want to know why theirs was not trusted.
+// httpsRequired explains why a request does not count as https. Anyone can send proxy headers, but
+// operators need to know why their proxy is not trusted.
 func httpsRequired(r *http.Request) string {
 	const refusal = "this endpoint is for https alone"
 	if r.Header.Get("X-Forwarded-Proto") == "" && r.Header.Get("Forwarded") == "" {
@@ -201,8 +201,8 @@ func httpsRequired(r *http.Request) string {
 	return refusal + "; a proxy in front says whether the browser used it by X-Forwarded-Proto, and is believed if the gateway's trusted_proxies name it"
 }
 
-// Handler requires https and one of the methods (RFC 6749 §3.1, §3.2). Caches keep
-// nothing unless the endpoint allows it.
+// Handler requires https and one of the methods (RFC 6749 §3.1, §3.2). Responses are not cacheable
+// unless the endpoint permits it.
 func (rs *Responder) Handler(serve http.HandlerFunc, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = rs.Trail.Begin(r)

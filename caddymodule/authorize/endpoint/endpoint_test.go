@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Every path that is served is measured under a name of its own.
+// Every served path has its own metric name.
 func TestEndpointsAreMeasured(t *testing.T) {
 	for path, want := range map[string]string{
 		"/oauth2/token": "token", "/oauth2/login/hospital": "login", "/oauth2/callback/hospital": "callback",
@@ -23,7 +23,7 @@ func TestEndpointsAreMeasured(t *testing.T) {
 	}
 }
 
-// What fails because the client left is no failure of the gateway; what was given up here is one.
+// Errors after the client has disconnected are not failures of the gateway; operations canceled by the gateway are.
 func TestWhoLeftIsNoFailure(t *testing.T) {
 	t.Parallel()
 	for left, level := range map[bool]string{true: "INFO", false: "ERROR"} {

@@ -232,7 +232,7 @@ func (ps *Patients) related(ctx context.Context, person Person) (ids []string, e
 	return unique(ids), nil
 }
 
-// unique are the ids, each where it is first.
+// unique removes duplicate ids.
 func unique(ids []string) (each []string) {
 	for _, id := range ids {
 		if !slices.Contains(each, id) {

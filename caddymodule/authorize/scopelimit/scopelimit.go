@@ -1,4 +1,4 @@
-// Package scopelimit has people's groups and claims decide which scopes they may have, whatever the client may.
+// Package scopelimit limits the scopes of users by their groups and claims, independent of the client's scopes.
 package scopelimit
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// Limits are the rows of a configuration. Nil limits nobody. They are safe for concurrent use.
+// Limits contains the rows of a configuration. Nil limits nobody. Safe for concurrent use.
 type Limits struct {
 	rows    []Row
-	covered boundedcache.Cache[string, bool] // by who matches which rows, and the scope
+	covered boundedcache.Cache[string, bool] // by set of matching rows and scope
 }
 
-// maxCovered is how many answers of [Limits.Covers] are kept.
+// maxCovered is the number of cached results of [Limits.Covers].
 const maxCovered = 10_000
 
-// New returns the limits of rows, or an error if one is invalid. Without rows there are none.
+// New returns the limits of rows, or an error for an invalid row. Without rows it returns nil.
 func New(rows []Row) (*Limits, error) {
 	if len(rows) == 0 {
 		return nil, nil
@@ -50,8 +50,8 @@ func (r *Row) matches(p tokenclaim.Attributes) bool {
 	return r.By == "any"
 }
 
-// Narrow returns what of a scope a person may have: what their rows cover, of a wildcard the part that they do, and
-// what is not limited. It is nil if only words are left that say how others are used.
+// Narrow returns the part of a scope that a user may have: the parts covered by their rows, also of
+// wildcards, and unlimited scopes. It returns nil if only helper scopes remain.
 func (l *Limits) Narrow(p tokenclaim.Attributes, scope []string) []string {
 	if l == nil {
 		return scope
@@ -74,8 +74,8 @@ func (l *Limits) Narrow(p tokenclaim.Attributes, scope []string) []string {
 	return granted
 }
 
-// Covers reports whether a person may have all of a scope now. It keeps the answer, which takes longer to compute than
-// the rest of a request.
+// Covers reports whether a user may currently have an entire scope. It caches the result, whose
+// computation takes longer than the rest of a request.
 func (l *Limits) Covers(p tokenclaim.Attributes, scope string) bool {
 	if l == nil {
 		return true
@@ -96,12 +96,12 @@ func (l *Limits) Covers(p tokenclaim.Attributes, scope string) bool {
 	return covers
 }
 
-// Gives reports whether a row gives a person a scope of the site's own. Without rows, nobody has it.
+// Gives reports whether a row gives a user a site-specific scope. Without rows, no user has it.
 func (l *Limits) Gives(p tokenclaim.Attributes, scope string) bool {
 	return l != nil && l.Covers(p, scope)
 }
 
-// CheckNames refuses rows for a provider that there is not, or for a claim that it does not have: they match nobody.
+// CheckNames rejects rows with unknown providers or claims, which would match nobody.
 func (l *Limits) CheckNames(claims map[string][]string) error {
 	if l == nil {
 		return nil
@@ -110,7 +110,7 @@ func (l *Limits) CheckNames(claims map[string][]string) error {
 	for _, r := range l.rows {
 		names, known := claims[r.IDP]
 		switch {
-		case r.IDP != "" && r.IDP != tokenclaim.Local && !known: // users here may come later
+		case r.IDP != "" && r.IDP != tokenclaim.Local && !known: // local users may be added later
 			return fmt.Errorf("scope_limit idp %s: no idp has that name", r.IDP)
 		case r.By != "claim":
 		case r.IDP == "" && !slices.Contains(all, r.Claim):
@@ -122,25 +122,25 @@ func (l *Limits) CheckNames(claims map[string][]string) error {
 	return nil
 }
 
-// Row gives scopes to the people whom it matches.
+// Row gives scopes to matching users.
 type Row struct {
-	// The provider that must say so, or `local` for users here. Default: any of these.
+	// The provider of the user, or `local` for local users. Default: any.
 	IDP string `json:"idp,omitempty"`
 
-	// Whom it matches: people by their `group` or a `claim`, or `any`. Required.
+	// What the row matches: users by `group` or `claim`, or `any`. Required.
 	By string `json:"by,omitempty"`
 
-	// The name of a `token_claim` of some provider. Required for `claim`.
+	// The name of a `token_claim` of a provider. Required for `claim`.
 	Claim string `json:"claim,omitempty"`
 
 	// The group, or a value of the claim. Required, except for `any`.
 	Value string `json:"value,omitempty"`
 
-	// The scopes for records that people may have, such as `user/*.rs`, and those of the site's own. Required.
+	// The permitted scopes: resource scopes such as `user/*.rs`, and site-specific scopes. Required.
 	Scopes []string `json:"scopes,omitempty"`
 }
 
-// Check refuses a row that matches nobody, or gives what no row gives.
+// Check rejects a row that can match nobody, or with invalid scopes.
 func (r Row) Check() error {
 	byClaim := r.By == "claim"
 	switch {
@@ -175,7 +175,7 @@ func checkScope(scope string) error {
 	return nil
 }
 
-// CheckSiteScope refuses what is no scope of the site's own that a row can give.
+// CheckSiteScope rejects scopes other than site-specific ones.
 func CheckSiteScope(scope string) error {
 	if _, resource := smart.ParseResourceScope(scope); resource {
 		return fmt.Errorf("scope %q is for records: name one of the site's own", scope)
@@ -183,13 +183,13 @@ func CheckSiteScope(scope string) error {
 	return checkScope(scope)
 }
 
-// isFree reports whether a scope opens no records and is none of the site's own.
+// isFree reports whether a scope is unlimited: neither a resource scope nor site-specific.
 func isFree(scope string) bool {
 	return isHelper(scope) ||
 		slices.Contains([]string{"openid", "profile", "email", "phone", "address", "fhirUser", "groups"}, scope)
 }
 
-// isHelper reports whether a scope says only how others are used.
+// isHelper reports whether a scope only modifies the use of other scopes.
 func isHelper(scope string) bool {
 	return scope == client.OfflineAccess || scope == client.OnlineAccess || scope == "launch" || strings.HasPrefix(scope, "launch/")
 }

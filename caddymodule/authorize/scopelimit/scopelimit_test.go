@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// deed is one interaction with one resource, which a search for category a, or b, finds, or none; or a word.
+// deed is one interaction with one resource, in search category a or b or none; or a plain scope.
 type deed struct{ level, typ, letter, category string }
 
-// deeds is the set of what scopes let one do. It reads them by itself, to owe nothing to the code it tests.
+// deeds returns the set of interactions permitted by scopes. It is independent of the tested code.
 func deeds(scopes []string) map[deed]bool {
 	set := map[deed]bool{}
 	for _, scope := range scopes {
@@ -40,12 +40,12 @@ func deeds(scopes []string) map[deed]bool {
 	return set
 }
 
-// free is what is not limited.
+// free lists unlimited scopes.
 var free = []string{
 	"openid", "profile", "email", "phone", "address", "fhirUser", "groups", "launch", "launch/patient", "launch/questionnaire?role=r", "online_access", "offline_access",
 }
 
-// world draws what a table is made of.
+// world generates random test data.
 type world struct{ *rand.Rand }
 
 func (w world) one(of ...string) string { return of[w.IntN(len(of))] }
@@ -71,7 +71,7 @@ func (w world) scopes(most int, words ...string) (all []string) {
 	return all
 }
 
-// rows are some by group, by claim and for all.
+// rows returns random rows by group, by claim and for all.
 func (w world) rows() (rows []scopelimit.Row) {
 	for range 1 + w.IntN(4) {
 		row := scopelimit.Row{IDP: w.one("", "h", "p"), By: "group", Value: w.one("doctors", "nurses"), Scopes: w.scopes(3, "demo", "other")}
@@ -99,7 +99,7 @@ func (w world) person() (p tokenclaim.Attributes) {
 	return p
 }
 
-// given is what the rows give a person, told by itself too.
+// given returns the scopes that rows give a user, independent of the tested code.
 func given(rows []scopelimit.Row, p tokenclaim.Attributes) (scopes []string) {
 	for _, r := range rows {
 		if r.IDP != "" && r.IDP != p.IDP {
@@ -112,8 +112,8 @@ func given(rows []scopelimit.Row, p tokenclaim.Attributes) (scopes []string) {
 	return scopes
 }
 
-// TestTable draws groups × scopes × clients. What a person grants a client is within the request, the client's list and
-// the person's rows; it can be granted again; and without queries nothing is missing that all three have.
+// TestTable generates groups × scopes × clients. A granted scope is within the request, the client's list and
+// the user's rows; it can be granted again; and without queries it is the full intersection of the three.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	w := world{rand.New(rand.NewPCG(23, 2))}
@@ -150,7 +150,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// check compares what was granted with the sets.
+// check compares a granted scope with the sets.
 func check(t *testing.T, got, asked, list, mine []string) {
 	t.Helper()
 	list = append(slices.Clone(list), smart.ReservedScopes...)
@@ -208,7 +208,7 @@ func TestNarrow(t *testing.T) {
 			if got := strings.Join(limits.Narrow(p, strings.Fields(tt.asked)), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			for range 2 { // computed, and remembered
+			for range 2 { // computed, then cached
 				if got := limits.Covers(p, tt.asked); got != (tt.asked == tt.want) {
 					t.Errorf("covers: %t", got)
 				}
@@ -245,7 +245,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Without rows, nothing costs anything.
+// Without rows, limits have no cost.
 func TestNoRows(t *testing.T) {
 	limits, err := scopelimit.New(nil)
 	scope := []string{"user/*.rs"}
@@ -259,7 +259,7 @@ func TestNoRows(t *testing.T) {
 	}
 }
 
-// What was said of one person is not said of another, whom other rows match.
+// Cached results are not shared between users with different matching rows.
 func TestCoversIsByRows(t *testing.T) {
 	limits, err := scopelimit.New([]scopelimit.Row{{By: "group", Value: "doctors", Scopes: []string{"user/*.rs"}}, {By: "group", Value: "nurses", Scopes: []string{"user/Observation.rs"}}})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package sealedstorage keeps the keys of a keyring in the store that several gateways share,
-// sealed, so that whoever can read the store can neither sign tokens nor open what is sealed.
+// Package sealedstorage stores the keys of a keyring sealed in a shared store, so that read access
+// to the store permits neither signing tokens nor unsealing data.
 package sealedstorage
 
 import (
@@ -14,33 +14,33 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// kind is that of the keys of entries.
+// kind is the kind of the entries' keys.
 const kind = "keyring"
 
-// Storage is a [keyring.Storage] in a store. It holds no locks, which a gateway that is
-// paused could lose without noticing: a value replaces the one that it was made of, or is
-// made again. Of several gateways that make the first value, one wins, and all use it.
+// Storage is a [keyring.Storage] in a store. It uses no locks, which a suspended gateway could lose
+// unnoticed: an update replaces the value that it read, or is repeated. Of several gateways that
+// create the first value, one wins, and all use it.
 type Storage struct {
-	Store store.Store        // has the values
-	Keys  keyring.SharedKeys // seal them; see [NewKeys]
+	Store store.Store        // store for the values
+	Keys  keyring.SharedKeys // sealing keys; see [NewKeys]
 
-	// Earlier has values from before the store was used. One that the store does not have
-	// is copied, once by all gateways. Default: nothing.
+	// Earlier contains values from before the store was used. A value missing from the store is
+	// copied once. Default: none.
 	Earlier interface {
 		Load(ctx context.Context, key string) ([]byte, error) // or fs.ErrNotExist
 	}
 
 	mu   sync.Mutex
-	seen map[string][]byte // the latest values
+	seen map[string][]byte // latest values
 }
 
-// Load implements [keyring.Storage]. A store that has lost the value gets it back.
+// Load implements [keyring.Storage]. It restores a value that the store has lost.
 func (s *Storage) Load(ctx context.Context, name string) ([]byte, error) {
 	value, _, err := s.load(ctx, name)
 	return value, err
 }
 
-// load also returns the value as it is stored.
+// load also returns the stored form of the value.
 func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, err error) {
 	sealed, err = s.Store.Get(ctx, key(name))
 	if errors.Is(err, store.ErrNotFound) {
@@ -56,7 +56,7 @@ func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if by > 0 { // so that its key can be given up
+	if by > 0 { // so that the former key can be removed
 		if err := s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), store.Forever); err != nil && !errors.Is(err, store.ErrChanged) {
 			return nil, nil, err
 		}
@@ -65,8 +65,8 @@ func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, 
 	return value, sealed, nil
 }
 
-// restore stores the value that this gateway has seen, or that was there earlier, unless
-// another gateway has stored one. If there is none it returns fs.ErrNotExist.
+// restore stores this gateway's latest value, or the earlier one, unless another gateway has stored
+// a value. Without a value it returns fs.ErrNotExist.
 func (s *Storage) restore(ctx context.Context, name string) error {
 	value := s.lastSeen(name)
 	if value == nil {
@@ -110,8 +110,8 @@ func (s *Storage) replace(ctx context.Context, name string, sealed, value []byte
 	return s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), store.Forever)
 }
 
-// IsAuthentic implements [keyring.Storage]: who has no store key can remove values, or put older
-// ones back, but make none.
+// IsAuthentic implements [keyring.Storage]: without a store key, an attacker can remove values or
+// restore older ones, but not create values.
 func (*Storage) IsAuthentic() bool { return true }
 
 // Location implements [keyring.Storage].
@@ -141,14 +141,14 @@ func NewKeys(secrets ...string) (keyring.SharedKeys, error) {
 	return keyring.NewSharedKeys("signing keys", secrets...)
 }
 
-// version of the form of a stored value: <version>.<sealed by AES-256-GCM, base64url>.
+// version is the version of the stored form: <version>.<sealed by AES-256-GCM, base64url>.
 const version = "1."
 
 func (s *Storage) seal(value []byte, name string) []byte {
 	return []byte(version + s.Keys.Seal(string(value), name))
 }
 
-// open returns a sealed value, and which key sealed it.
+// open unseals a value and returns the index of the key.
 func (s *Storage) open(sealed []byte, name string) (value []byte, by int, err error) {
 	box, isKnown := strings.CutPrefix(string(sealed), version)
 	if !isKnown {

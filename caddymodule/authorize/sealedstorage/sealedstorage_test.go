@@ -25,7 +25,7 @@ import (
 
 const name = "fhir/keys/x.json"
 
-// secret is one that an operator could have made, another for each letter.
+// secret returns a valid secret, different for each letter.
 func secret(letter string) string {
 	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
 }
@@ -43,7 +43,7 @@ func keysOf(t *testing.T, letters ...string) keyring.SharedKeys {
 	return keys
 }
 
-// gateway is the keyring of a gateway on a store.
+// gateway returns the keyring of a gateway with a store.
 func gateway(t *testing.T, s store.Store) *keyring.Keyring {
 	return ring(&sealedstorage.Storage{Store: s, Keys: keysOf(t, "a")}, slog.DiscardHandler)
 }
@@ -61,8 +61,8 @@ func jwks(t *testing.T, k *keyring.Keyring) string {
 	return string(set)
 }
 
-// Of gateways that start at once on an empty store one makes the keys, and all use them:
-// those that sign, and that of what is stored.
+// Of gateways that start concurrently with an empty store, one generates the keys, and all use
+// them: signing keys and storage keys.
 func TestOneSetOfKeysWins(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewShared()
@@ -87,8 +87,8 @@ func TestOneSetOfKeysWins(t *testing.T) {
 	}
 }
 
-// What one gateway sealed another opens, and both compute the same MAC: cookies, sealed
-// requests, links to pages and jobs, second factors.
+// Gateways unseal each other's data and compute the same MAC: cookies, sealed requests, links to
+// pages and jobs, second factors.
 func TestGatewaysOpenEachOthersSeals(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewShared()
@@ -114,7 +114,7 @@ func TestGatewaysOpenEachOthersSeals(t *testing.T) {
 	}
 }
 
-// A key that one gateway made is known to the others before it signs.
+// Gateways read another gateway's new key before it signs.
 func TestKeysOfOtherGatewaysAreLearned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestKeysOfOtherGatewaysAreLearned(t *testing.T) {
 	})
 }
 
-// Who reads the store learns no key, and can put none of their own there.
+// Access to the store permits neither reading nor adding keys.
 func TestStoredKeysAreSealed(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(0, 0)
@@ -165,7 +165,7 @@ func sealedAs(t *testing.T, other string) []byte {
 	return value
 }
 
-// The key that seals can be replaced: add the new one behind, put it first, remove the old.
+// The sealing key can be rotated: append the new key, move it to the front, remove the old key.
 func TestSealingKeyIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(0, 0)
@@ -184,11 +184,11 @@ func TestSealingKeyIsReplaced(t *testing.T) {
 	}
 }
 
-// Keys from before the store was used are taken over by the first gateway that has some, and
-// used by all.
+// Keys from before the store was used are copied by the first gateway that has some, and used by
+// all.
 func TestEarlierKeysAreTakenOver(t *testing.T) {
 	t.Parallel()
-	earlier := [2]*providertest.Storage{{}, {}} // of gateways that had keys of their own
+	earlier := [2]*providertest.Storage{{}, {}} // of gateways with their own keys
 	var sets [2]string
 	for i, e := range earlier {
 		sets[i] = jwks(t, ring(e, slog.DiscardHandler))
@@ -209,7 +209,7 @@ func TestEarlierKeysAreTakenOver(t *testing.T) {
 	}
 }
 
-// Of gateways that take over keys of their own at once, one wins.
+// Of gateways that concurrently copy their own keys, one wins.
 func TestEarlierKeysAtOnce(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewShared()
@@ -230,8 +230,8 @@ func TestEarlierKeysAtOnce(t *testing.T) {
 	}
 }
 
-// A store that has lost its data gets the keys back from a gateway that uses them, before it
-// makes others; one that does not answer changes nothing.
+// A store that has lost its data gets the keys back from a gateway that uses them, before new keys
+// are generated. An outage of the store changes nothing.
 func TestStoreLosesKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestStoreLosesKeys(t *testing.T) {
 	})
 }
 
-// made is what a gateway gave out.
+// made contains values created by a gateway.
 type made struct{ token, sealed, stored string }
 
 func makeSome(t *testing.T, k *keyring.Keyring) made {
@@ -274,7 +274,7 @@ func makeSome(t *testing.T, k *keyring.Keyring) made {
 	return made{token, sealed, stored}
 }
 
-// isGood reports what of m a gateway does not take, if anything.
+// isGood returns an error for the values that a gateway does not accept.
 func (m made) isGood(ctx context.Context, k *keyring.Keyring) error {
 	token, err := jose.ParseSignedCompact(m.token, []jose.SignatureAlgorithm{keyring.AccessTokenAlgorithm})
 	if err != nil {
@@ -292,7 +292,7 @@ func (m made) isGood(ctx context.Context, k *keyring.Keyring) error {
 	return nil
 }
 
-// lose removes all that a store has.
+// lose deletes all entries of a store.
 func lose(t *testing.T, s store.Store) {
 	t.Helper()
 	keys, err := s.List(t.Context(), "")
@@ -306,7 +306,7 @@ func lose(t *testing.T, s store.Store) {
 	}
 }
 
-// orders returns all orders of some events.
+// orders returns all permutations of events.
 func orders(events []string) (all [][]string) {
 	if len(events) == 0 {
 		return [][]string{nil}
@@ -320,7 +320,7 @@ func orders(events []string) (all [][]string) {
 	return all
 }
 
-// lossyGateways are gateways on a store that loses its data.
+// lossyGateways are gateways with a store that loses its data.
 type lossyGateways struct {
 	store   store.Store
 	running []*keyring.Keyring
@@ -348,8 +348,8 @@ func (l *lossyGateways) happen(ctx context.Context, t *testing.T, event string) 
 	}
 }
 
-// earlier returns keys made when time begins in a bubble, the same each time: to make an RSA key takes longer than what is
-// tested with it.
+// earlier returns keys generated at the start of a bubble's time, always the same, because
+// generating an RSA key takes longer than the test.
 func earlier() *providertest.Storage {
 	return &providertest.Storage{Files: maps.Clone(earlierKeys())}
 }
@@ -357,7 +357,7 @@ func earlier() *providertest.Storage {
 var earlierKeys = sync.OnceValue(func() map[string][]byte {
 	storage := new(providertest.Storage)
 	if _, err := ring(storage, slog.DiscardHandler).SealStored(context.Background(), "", ""); err != nil {
-		panic(err) // nothing fails in memory
+		panic(err) // cannot fail in memory
 	}
 	if err := ring(storage, slog.DiscardHandler).Refresh(context.Background()); err != nil {
 		panic(err)
@@ -369,8 +369,8 @@ var earlierKeys = sync.OnceValue(func() map[string][]byte {
 	return storage.Files
 })
 
-// Whenever gateways start around the loss of a store's data, a moment later each takes what
-// any of them gave out, and so does one that starts later. The keys of before stay in use.
+// Regardless of when gateways start relative to a loss of the store's data, they soon accept each
+// other's values, as does a gateway that starts later. Former keys stay in use.
 func TestGatewaysAgreeAfterLoss(t *testing.T) {
 	t.Parallel()
 	earlierKeys()
@@ -399,7 +399,7 @@ func TestGatewaysAgreeAfterLoss(t *testing.T) {
 	}
 }
 
-// check checks that gateways have the same keys, and take what was made.
+// check checks that gateways have the same keys and accept the created values.
 func (l *lossyGateways) check(t *testing.T) {
 	t.Helper()
 	var mac []byte
@@ -422,8 +422,8 @@ func (l *lossyGateways) check(t *testing.T) {
 	}
 }
 
-// Who writes to the store may put an older entry back, but keys in use return, and those that
-// were retired do not.
+// If an attacker restores an older entry in the store, keys in use are added again and retired keys
+// are not.
 func TestOlderKeysPutBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -452,8 +452,8 @@ func TestOlderKeysPutBack(t *testing.T) {
 	})
 }
 
-// Stored keys that cannot be read are left alone, whether by damage or since another store key
-// sealed them. That is told for as long as it lasts, and logged once in five minutes.
+// Unreadable stored keys, whether damaged or sealed by another store key, are not modified. The
+// problem is reported while it lasts and logged every five minutes.
 func TestUnreadableKeysAreAProblem(t *testing.T) {
 	t.Parallel()
 	for _, entry := range []string{"keyring:" + name, "keyring:fhir/keys/x-stored.json"} {

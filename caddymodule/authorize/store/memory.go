@@ -147,8 +147,8 @@ type Table interface {
 // full nevertheless, logout and revocation must work. Kinds in Endings may therefore exceed the
 // limit by an eighth.
 type Room struct {
-	Max     int      // kinds with a reserve; see [KindOf]
-	Endings []string // kinds that end something; see [KindOf]
+	Max     int      // maximum number of entries
+	Endings []string // kinds with a reserve; see [KindOf]
 }
 
 // Do executes all calls or none: it checks all calls before any change. The caller holds a lock.

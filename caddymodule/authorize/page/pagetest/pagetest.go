@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 )
 
-// CheckInEachLanguage shows samples of pages in each language. The name of a sample is that of its template, optionally with
-// a suffix that begins with a hyphen. Each template of the files needs a sample.
+// CheckInEachLanguage renders samples of pages in each language. The name of a sample is the name of its
+// template, optionally with a suffix that starts with a hyphen. Each template in files needs a sample.
 func CheckInEachLanguage(t *testing.T, files fs.FS, samples map[string]page.View) {
 	t.Helper()
 	site, err := page.New("https://sign-in.example", page.Branding{}, slog.New(slog.DiscardHandler))

@@ -1,8 +1,8 @@
-// Package storetest holds the tests that every [store.Store] must pass:
+// Package storetest contains the tests that every [store.Store] must pass:
 //
-//	suite.go   [Suite]: the tests of one implementation
-//	shared.go  [SharedSuite]: the tests of a [store.Shared]
-//	memory.go  [NewShared], a shared store in memory that can be made to fail; [Intercepted], a store that fails where a test says so
+//	suite.go   [Suite]: tests of an implementation
+//	shared.go  [SharedSuite]: tests of a [store.Shared]
+//	memory.go  [NewShared], an in-memory shared store with simulated outages; [Intercepted], a store with failures selected by a test
 //
-// What a store does when the network or its server fails is tested in e2e/storefault.
+// Network and server failures are tested in e2e/storefault.
 package storetest

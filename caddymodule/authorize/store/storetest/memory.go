@@ -9,19 +9,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Shared is a store of several gateways in the memory of a test. It can be made to fail.
+// Shared is an in-memory store for several gateways with simulated outages.
 type Shared struct {
 	memory *store.Memory
 	kinds  []string
 
-	mu      sync.Mutex // a change and its announcement are one step
+	mu      sync.Mutex // makes a change and its announcement atomic
 	log     []store.Change
-	changed chan struct{} // closed when the log grows, or when a gateway is cut off
+	changed chan struct{} // closed when the log grows, or when a gateway is disconnected
 	down    bool
 	skew    time.Duration
 }
 
-// NewShared returns an empty store that follows kinds of keys.
+// NewShared returns an empty store whose followers receive these kinds of keys.
 func NewShared(kinds ...string) *Shared {
 	return &Shared{memory: store.NewMemory(0, 0), kinds: kinds, changed: make(chan struct{})}
 }
@@ -41,14 +41,14 @@ func (s *Shared) SetDown(down bool) {
 	s.wake()
 }
 
-// SetSkew sets how far the store's clock is ahead of this process's.
+// SetSkew sets the difference between the store's clock and this process's clock.
 func (s *Shared) SetSkew(skew time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.skew = skew
 }
 
-// wake wakes the followers. It requires the lock.
+// wake wakes the followers. It requires mu.
 func (s *Shared) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -62,10 +62,10 @@ type Gateway struct {
 	trips  int  // guarded by shared.mu
 }
 
-// Size returns the number of entries, and the limit.
+// Size returns the number of entries and the limit.
 func (g *Gateway) Size() (entries, bound int) { return g.shared.memory.Size() }
 
-// SetDown cuts this gateway off from the store, or connects it again.
+// SetDown disconnects this gateway from the store, or reconnects it.
 func (g *Gateway) SetDown(down bool) {
 	g.shared.mu.Lock()
 	defer g.shared.mu.Unlock()
@@ -73,15 +73,15 @@ func (g *Gateway) SetDown(down bool) {
 	g.shared.wake()
 }
 
-// RoundTrips returns how many calls this gateway has made, each Do counting once. Following
-// does not count.
+// RoundTrips returns the number of this gateway's calls; each Do counts once and following does not
+// count.
 func (g *Gateway) RoundTrips() int {
 	g.shared.mu.Lock()
 	defer g.shared.mu.Unlock()
 	return g.trips
 }
 
-// reach counts a call, and fails if the store cannot be reached. It requires the lock.
+// reach counts a call and returns an error during an outage. It requires mu.
 func (g *Gateway) reach(ctx context.Context) error {
 	g.trips++
 	if g.cut || g.shared.down {
@@ -124,7 +124,7 @@ func (g *Gateway) Do(ctx context.Context, calls ...*store.Call) error {
 	return g.shared.announce(ctx, calls)
 }
 
-// announce reports a step that was made to the followers. It requires the lock.
+// announce reports an executed step to the followers. It requires mu.
 func (s *Shared) announce(ctx context.Context, calls []*store.Call) error {
 	known := len(s.log)
 	for _, c := range calls {
@@ -162,8 +162,8 @@ func (g *Gateway) Follow(ctx context.Context, tell func(store.Update)) error {
 	return err
 }
 
-// since returns what changed after the first so many changes, or all followed entries if reported is negative; how long the
-// log is, and what says that it grew.
+// since returns the changes after the first reported ones, or all followed entries if reported is
+// negative; the length of the log; and a channel that is closed when the log grows.
 func (g *Gateway) since(ctx context.Context, reported int) (update store.Update, length int, changed <-chan struct{}, err error) {
 	s := g.shared
 	s.mu.Lock()
@@ -194,12 +194,12 @@ func (g *Gateway) Now() time.Time {
 
 var _ store.Shared = (*Gateway)(nil)
 
-// Intercepted is a store in memory whose calls a test hears of before they are made.
+// Intercepted is an in-memory store that calls a function of the test before each call.
 type Intercepted struct {
 	store.Singly
 
-	// Before gets the name of the method, and its key or prefix. Its error is that of the
-	// call, which is then not made. Default: all calls are made.
+	// Before gets the name of the method and its key or prefix. If it returns an error, the call
+	// fails with it and is not executed. Default: all calls are executed.
 	Before func(method, key string) error
 
 	memory *store.Memory
@@ -227,7 +227,7 @@ func (i *Intercepted) List(ctx context.Context, prefix string) ([]string, error)
 	return i.memory.List(ctx, prefix)
 }
 
-// Do implements [store.Store]. Before gets each of its calls.
+// Do implements [store.Store]. Before is called for each of its calls.
 func (i *Intercepted) Do(ctx context.Context, calls ...*store.Call) error {
 	for _, c := range calls {
 		if c.Err = i.before(c.Op.String(), c.Key); c.Err != nil {

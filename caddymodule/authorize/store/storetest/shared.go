@@ -13,13 +13,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A SharedSuite is the tests of an implementation of [store.Shared], beside those of [Suite].
+// A SharedSuite contains the tests of a [store.Shared] implementation, in addition to [Suite].
 type SharedSuite struct {
-	// New makes an empty store. Each call of what it returns makes another gateway's handle
-	// on it, which follows kinds. What is open is for t.Cleanup.
+	// New creates an empty store. The returned function creates a further gateway's handle on the
+	// store, with followers of kinds. Resources are released by t.Cleanup.
 	New func(t *testing.T, kinds ...string) (gateway func() store.Shared)
 
-	// How long entries live in the tests, as in [Suite].
+	// Lifetime of entries in the tests, as in [Suite].
 	Lifetime time.Duration
 }
 
@@ -52,10 +52,10 @@ func (s SharedSuite) Run(t *testing.T) {
 	}
 }
 
-// shared is a store under test, which follows the kinds revoked and cutoff.
+// shared is a store under test with followers of the kinds revoked and cutoff.
 type shared struct {
 	gateway  func() store.Shared
-	lifetime time.Duration // of its entries
+	lifetime time.Duration // lifetime of entries
 }
 
 func tellsTime(t *testing.T, s *shared) {
@@ -96,8 +96,8 @@ func gatewaysRace(t *testing.T, s *shared) {
 	}
 }
 
-// settle waits until all other goroutines of the test wait, or for a time in which a store
-// elsewhere will have reported to its followers.
+// settle waits until all other goroutines of the test are blocked, or long enough for a remote
+// store to notify its followers.
 func (s *shared) settle() {
 	if s.lifetime >= time.Minute {
 		synctest.Wait()
@@ -106,7 +106,7 @@ func (s *shared) settle() {
 	time.Sleep(s.lifetime / 4)
 }
 
-// follow starts a follower at a gateway, until the test ends.
+// follow starts a follower at a gateway until the test ends.
 func (s *shared) follow(t *testing.T, g store.Shared) *follower {
 	f := &follower{values: map[string]string{}, expires: map[string]time.Time{}}
 	ctx, end := context.WithCancel(context.Background())
@@ -120,15 +120,15 @@ func (s *shared) follow(t *testing.T, g store.Shared) *follower {
 	return f
 }
 
-// A follower keeps what is reported to it.
+// A follower records all reported changes.
 type follower struct {
 	mu      sync.Mutex
 	values  map[string]string
 	expires map[string]time.Time
-	changes []string // key=value, or key alone if it was deleted; in order
+	changes []string // key=value, or the key alone for a deletion, in order
 	heard   time.Time
 	wholes  int
-	err     error // of Follow; it is read after the end
+	err     error // error of Follow, read after its end
 }
 
 func (f *follower) hear(u store.Update) {
@@ -151,7 +151,7 @@ func (f *follower) hear(u store.Update) {
 	f.heard = u.Heard
 }
 
-// await waits until the condition holds. It fails after ten seconds.
+// await waits for a condition and fails after ten seconds.
 func (f *follower) await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	holds := func() bool {
@@ -168,7 +168,7 @@ func (f *follower) await(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// awaitValues waits until the follower knows exactly the values.
+// awaitValues waits until the follower has exactly these values.
 func (f *follower) awaitValues(t *testing.T, want map[string]string) {
 	t.Helper()
 	f.await(t, fmt.Sprintf("%q", want), func() bool { return maps.Equal(f.values, want) })
@@ -309,7 +309,7 @@ func followersAgree(t *testing.T, s *shared) {
 	second.awaitValues(t, want)
 }
 
-// change has two gateways change the same keys at once, and returns what there is then.
+// change makes gateways change the same keys concurrently, and returns the resulting entries.
 func (s *shared) change(t *testing.T, gateways ...store.Shared) map[string]string {
 	var all sync.WaitGroup
 	for n, g := range gateways {

@@ -16,29 +16,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// New makes an empty store that holds at most maxEntries entries, and more of [EndingKind]; what it has open is for
-// t.Cleanup. In [Run] it is called within a synctest bubble, so the store must leave no
-// goroutine behind.
+// New creates an empty store for at most maxEntries entries, with a reserve for [EndingKind].
+// Resources are released by t.Cleanup. [Run] calls New within a synctest bubble, so the store must
+// not leave a goroutine behind.
 type New func(t *testing.T, maxEntries int) store.Store
 
-// EndingKind is a kind of entries that a full store must take; see [store.Room].
+// EndingKind is a kind of entries that a full store must accept; see [store.Room].
 const EndingKind = "revoked"
 
-// A Suite is the tests of one implementation.
+// A Suite contains the tests of an implementation.
 type Suite struct {
-	New New // makes the store
+	New New // creates the store
 
-	// How long entries live in the tests. Zero: a minute by synctest's clock. A store with
-	// connections or goroutines cannot run in a synctest bubble: it needs about a second,
-	// which the tests then wait for.
+	// Lifetime of entries in the tests. Zero: a minute of synctest's clock. A store with
+	// connections or goroutines cannot run in a synctest bubble and needs a real lifetime of about
+	// a second.
 	Lifetime time.Duration
 
-	// LooseBound leaves out the tests of the bound: the store counts its entries only from
-	// time to time.
+	// LooseBound skips the tests of the limit, for stores that count their entries only
+	// occasionally.
 	LooseBound bool
 }
 
-// Run tests the stores that newStore makes, by synctest's clock.
+// Run tests the stores created by newStore with synctest's clock.
 func Run(t *testing.T, newStore New) { Suite{New: newStore}.Run(t) }
 
 // Run runs the tests.
@@ -55,8 +55,8 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// inTime runs a test by synctest's clock if lifetime is zero, or else beside other tests,
-// because it will mostly wait.
+// inTime runs a test with synctest's clock if lifetime is zero, otherwise in parallel with other
+// tests, because it mostly waits.
 func inTime(t *testing.T, lifetime time.Duration, test func(*testing.T, time.Duration)) {
 	if lifetime == 0 {
 		synctest.Test(t, func(t *testing.T) { test(t, time.Minute) })
@@ -66,23 +66,23 @@ func inTime(t *testing.T, lifetime time.Duration, test func(*testing.T, time.Dur
 	test(t, lifetime)
 }
 
-// bound is how many entries fit.
+// bound is the limit of entries.
 const bound = 8
 
 // A storeTest is a test of a [Suite].
 type storeTest struct {
 	name       string
 	test       func(*testing.T, context.Context, subject)
-	exactBound bool // it requires
+	exactBound bool // requires an exact limit
 }
 
 // A subject is a store under test.
 type subject struct {
 	store.Store
-	lifetime time.Duration // of its entries
+	lifetime time.Duration // lifetime of entries
 }
 
-// expire waits until an entry with the lifetime has ended. Stores may round up.
+// expire waits until an entry with the lifetime has expired. Stores may round up.
 func (s subject) expire() { time.Sleep(s.lifetime + s.lifetime/4) }
 
 func wantKeys(t *testing.T, s store.Store, prefix string, want ...string) {
@@ -95,7 +95,7 @@ func wantKeys(t *testing.T, s store.Store, prefix string, want ...string) {
 	}
 }
 
-// race calls f from many goroutines at once and counts the successes.
+// race calls f concurrently and returns the number of successes.
 func race(f func() error) int32 {
 	var won atomic.Int32
 	var all sync.WaitGroup
@@ -255,8 +255,8 @@ func takeAfterExpiry(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-// takenThenPut takes what was put again: whatever a store remembers of the first Take, in
-// order to repeat its answer, is not in the way.
+// takenThenPut takes a key that was stored again. A store's memory of the first Take, for repeating
+// its response, must not interfere.
 func takenThenPut(t *testing.T, ctx context.Context, s subject) {
 	for _, value := range []string{"first", "second", "third"} {
 		must(t, s.Add(ctx, "k", []byte(value), s.lifetime))
@@ -273,8 +273,8 @@ func takenThenPut(t *testing.T, ctx context.Context, s subject) {
 	wantValue(t, s, "k", "new")
 }
 
-// anyBytes stores values that a script, a protocol or a text column may not take, and keys
-// that hold what patterns mean something by.
+// anyBytes stores values that scripts, protocols or text columns may not support, and keys with
+// pattern characters.
 func anyBytes(t *testing.T, ctx context.Context, s subject) {
 	all := make([]byte, 256)
 	for i := range all {
@@ -311,7 +311,7 @@ func listByPrefix(t *testing.T, ctx context.Context, s subject) {
 	wantKeys(t, s, "nothing:")
 }
 
-// listLiterally lists by prefixes that mean something to patterns of Redis or SQL.
+// listLiterally lists by prefixes with pattern characters of Redis or SQL.
 func listLiterally(t *testing.T, ctx context.Context, s subject) {
 	for _, key := range []string{"a*b", "a_b", "a[b", "aXb", `a\b`} {
 		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
@@ -341,7 +341,7 @@ func fullRefuses(t *testing.T, ctx context.Context, s subject) {
 	wantValue(t, s, "7", "v")
 }
 
-// fullTakesEndings stores revocations, and refuses all else, until their room is full too.
+// fullTakesEndings stores revocations in a full store, and nothing else, until their reserve is used up.
 func fullTakesEndings(t *testing.T, ctx context.Context, s subject) {
 	fill(t, s)
 	for _, key := range []string{EndingKind + ":1", EndingKind + ":2"} {
@@ -357,7 +357,7 @@ func fullTakesEndings(t *testing.T, ctx context.Context, s subject) {
 	}
 	wantKeys(t, s, EndingKind, EndingKind+":1", EndingKind+":2")
 	if store.IsShared(s.Store) {
-		return // one of several gateways takes any number
+		return // a shared store accepts any number
 	}
 	var err error
 	for i := 0; i < 100 && err == nil; i++ {
@@ -395,8 +395,8 @@ func swappersRace(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-// manyKeys also shows that the bound counts each key once, however often it was
-// written and removed.
+// manyKeys also checks that the limit counts each key once, however often it was written and
+// removed.
 func manyKeys(t *testing.T, ctx context.Context, s subject) {
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -414,7 +414,7 @@ func manyKeys(t *testing.T, ctx context.Context, s subject) {
 	fill(t, s)
 }
 
-// stepTests are the tests of Append, and of several calls in one step.
+// stepTests are the tests of Append and of steps with several calls.
 var stepTests = []storeTest{
 	{"append to what is there", appendGrows, false},
 	{"append refuses what is too long", appendRefuses, false},
@@ -434,7 +434,7 @@ func appendGrows(t *testing.T, ctx context.Context, s subject) {
 	must(t, s.Append(ctx, "k", []byte("ab"), 4, s.lifetime))
 	time.Sleep(s.lifetime / 2)
 	must(t, s.Append(ctx, "k", []byte("cd"), 4, s.lifetime))
-	time.Sleep(s.lifetime * 3 / 4) // its lifetime counts from the latest item
+	time.Sleep(s.lifetime * 3 / 4) // the lifetime starts with the latest item
 	wantValue(t, s, "k", "abcd")
 }
 
@@ -471,8 +471,8 @@ func appendersRace(t *testing.T, ctx context.Context, s subject) {
 	wantValue(t, s, "k", strings.Repeat("ab", 50))
 }
 
-// The keys of a step all end in the same identifier, as those of a grant do: a store that is
-// spread over servers keeps them together by it.
+// The keys of a step end in the same identifier, like those of a grant: a distributed store uses it
+// to place them on one server.
 func stepDoesAll(t *testing.T, ctx context.Context, s subject) {
 	for _, key := range []string{"swapped:1", "taken:1", "deleted:1", "read:1", "grown:1"} {
 		must(t, s.Put(ctx, key, []byte("old"), s.lifetime))
@@ -497,7 +497,7 @@ func stepDoesAll(t *testing.T, ctx context.Context, s subject) {
 	wantKeys(t, s, "deleted:1")
 }
 
-// Whichever call of a step fails, the others have not been made, and it says why.
+// Whichever call of a step fails, the other calls have no effect, and the error names the reason.
 func failedStep(t *testing.T, ctx context.Context, s subject) {
 	must(t, s.Put(ctx, "there:1", []byte("old"), s.lifetime))
 	for _, tt := range []struct {
@@ -534,7 +534,7 @@ func failedStep(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-// What a step deletes makes room for what it stores, in whatever order.
+// Deletions in a step make room for its additions, in any order.
 func stepMakesRoom(t *testing.T, ctx context.Context, s subject) {
 	for _, key := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
 		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
@@ -574,7 +574,7 @@ func stepFull(t *testing.T, ctx context.Context, s subject) {
 	wantKeys(t, s, "", "1", "8", "9")
 }
 
-// stepsRace has steps take an entry and leave two others, as whoever redeems a code does.
+// stepsRace executes concurrent steps that take one entry and store two others, as in redeeming a code.
 func stepsRace(t *testing.T, ctx context.Context, s subject) {
 	must(t, s.Put(ctx, "code:1", []byte("v"), s.lifetime))
 	won := race(func() error {
@@ -592,7 +592,7 @@ func stepsRace(t *testing.T, ctx context.Context, s subject) {
 
 func emptyStep(t *testing.T, ctx context.Context, s subject) { must(t, s.Do(ctx)) }
 
-// stepFindsEmpty tells an empty value from none.
+// stepFindsEmpty distinguishes an empty value from an absent one.
 func stepFindsEmpty(t *testing.T, ctx context.Context, s subject) {
 	must(t, s.Put(ctx, "put:1", nil, s.lifetime))
 	must(t, s.Append(ctx, "appended:1", nil, 0, s.lifetime))
@@ -605,7 +605,7 @@ func stepFindsEmpty(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-// entriesTests are the tests of [store.Exporter]. A store need not be one.
+// entriesTests are the tests of [store.Exporter], which is optional.
 var entriesTests = []storeTest{
 	{"entries are all there are", allEntries, false},
 	{"entries end with an error", entriesError, false},
