@@ -33,8 +33,7 @@ const (
 	codeLifetime               = 5 * time.Minute // lifetime of authorization codes, fixed by the interface
 	DefaultSessionLifetime     = 8 * time.Hour
 
-	// DefaultRefreshTokenLifetime is the minimum of ONC's criterion for standardized APIs: three
-	// months.
+	// DefaultRefreshTokenLifetime is the minimum of ONC's criterion for standardized APIs: three months.
 	DefaultRefreshTokenLifetime = 90 * 24 * time.Hour
 
 	DefaultRefreshTokenGrace = 10 * time.Second     // enough for a client to time out and retry
@@ -57,8 +56,7 @@ var maxLifetimes = map[string]time.Duration{
 // MaxLifetime returns the maximum of a lifetime by its configuration name, e.g. session_lifetime.
 func MaxLifetime(name string) time.Duration { return maxLifetimes[name] }
 
-// CheckLifetime returns an error if a lifetime is out of range. name is the configuration name,
-// e.g. session_lifetime.
+// CheckLifetime returns an error if a lifetime is out of range. name is the configuration name, e.g. session_lifetime.
 func CheckLifetime(name string, lifetime time.Duration) error {
 	return oauth2.CheckLifetime(name, lifetime, maxLifetimes[name])
 }
@@ -80,20 +78,17 @@ type Config struct {
 	Passwords   people.PasswordComparer // comparer for the password hashes of Users
 	Keys        keyring.Keys            // signing and sealing keys
 
-	// Store stores codes, pending second factors and the revocations that are read for each access
-	// token.
+	// Store stores codes, pending second factors and the revocations that are read for each access token.
 	Store store.Store
 
 	// Durable stores data that must survive a restart: sessions, refresh tokens, consents, lockouts
 	// and a copy of the revocations. Default: Store.
 	Durable store.Store
 
-	// Audit is called with every [audit.Event], in the goroutine of the request. Default: an
-	// [audit.Log] on Logger.
+	// Audit is called with every [audit.Event], in the goroutine of the request. Default: an [audit.Log] on Logger.
 	Audit func(context.Context, audit.Event)
 
-	// ClientAddress returns the IP address for rate limits and audit events. Default: the peer's
-	// address.
+	// ClientAddress returns the IP address for rate limits and audit events. Default: the peer's address.
 	ClientAddress func(*http.Request) string
 
 	// Records queries the FHIR server with the user's rights, for the pages to choose a patient.
@@ -112,16 +107,13 @@ type Config struct {
 
 	Branding page.Branding // look of the pages; default without a logo
 
-	// FrameAncestors are the origins of EHRs that may frame the pages of authorization requests.
-	// Default: none.
+	// FrameAncestors are the origins of EHRs that may frame the pages of authorization requests. Default: none.
 	FrameAncestors []string
 
-	// AccessTokenLifetime is the lifetime of access and ID tokens. Default: 1 h; at most
-	// [MaxAccessTokenLifetime].
+	// AccessTokenLifetime is the lifetime of access and ID tokens. Default: 1 h; at most [MaxAccessTokenLifetime].
 	AccessTokenLifetime time.Duration
 
-	// SessionLifetime is the lifetime of a session. Default: [DefaultSessionLifetime]; at most 30
-	// days.
+	// SessionLifetime is the lifetime of a session. Default: [DefaultSessionLifetime]; at most 30 days.
 	SessionLifetime time.Duration
 
 	// SessionIdle is the time without activity after which a session ends; at most SessionLifetime.
@@ -129,17 +121,14 @@ type Config struct {
 	// online_access; FHIR requests do not. Default: 0, no limit.
 	SessionIdle time.Duration
 
-	// RefreshTokenLifetime is the total time for which a grant can be refreshed. Default: 90 days;
-	// at most 366 days.
+	// RefreshTokenLifetime is the total time for which a grant can be refreshed. Default: 90 days; at most 366 days.
 	RefreshTokenLifetime time.Duration
 
-	// RefreshTokenIdleLifetime is the lifetime of an unused refresh token. Default and maximum:
-	// RefreshTokenLifetime.
+	// RefreshTokenIdleLifetime is the lifetime of an unused refresh token. Default and maximum: RefreshTokenLifetime.
 	RefreshTokenIdleLifetime time.Duration
 
-	// RefreshTokenGrace is the time after its use during which a refresh token returns the same
-	// successor again, for clients that missed the response. Default: [DefaultRefreshTokenGrace];
-	// at most 1 min; negative: none.
+	// RefreshTokenGrace is the time after its use during which a refresh token returns the same successor again,
+	// for clients that missed the response. Default: [DefaultRefreshTokenGrace]; at most 1 min; negative: none.
 	RefreshTokenGrace time.Duration
 
 	// Outages returns the periods in which this gateway could not respond. The period before this

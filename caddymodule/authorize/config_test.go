@@ -65,8 +65,7 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// A draft's server has the added users and clients and lacks the removed ones. The original server
-// is unchanged.
+// A draft's server has the added users and clients and lacks the removed ones. The original server is unchanged.
 func TestDraft(t *testing.T) {
 	t.Parallel()
 	wendy := people.User{ID: "wendy", PasswordHash: "right", Email: "wendy@example.org", EmailVerified: true}

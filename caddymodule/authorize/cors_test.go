@@ -128,9 +128,8 @@ func TestNoCORSOfPages(t *testing.T) {
 	}
 }
 
-// The discovery documents are consistent with each other and ignore query parameters (RFC 8414 §3,
-// OpenID Connect Discovery §4, SMART App Launch 2.2, Conformance). SMART has no value for the
-// implicit grant.
+// The discovery documents are consistent with each other and ignore query parameters (RFC 8414 §3, OpenID
+// Connect Discovery §4, SMART App Launch 2.2, Conformance). SMART has no value for the implicit grant.
 func TestDocumentsAgree(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))

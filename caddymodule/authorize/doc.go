@@ -1,6 +1,5 @@
-// Package authorize is the authorization server: it signs users in, issues codes and tokens to
-// registered clients, and identifies users to them (RFC 6749, RFC 7636, RFC 9068, RFC 9207,
-// OpenID Connect Core 1.0).
+// Package authorize is the authorization server: it signs users in, issues codes and tokens to registered
+// clients, and identifies users to them (RFC 6749, RFC 7636, RFC 9068, RFC 9207, OpenID Connect Core 1.0).
 //
 // It does not depend on Caddy: a [Config] results in an [http.Handler] (config.go, server.go;
 // the package's example performs a sign-in). core.go builds the server from these packages,
@@ -59,7 +58,6 @@
 // [Config.Durable]. Requests that wait for a person are sealed and stored by the browser, so that
 // abandoned and malicious requests use no memory.
 //
-// Errors are values ([oauth2.Error]), each sent in one place: on a page until the redirect URI is
-// validated, then to the redirect URI (flow/responses.go), and as JSON at endpoints for clients
-// (endpoint/endpoint.go).
+// Errors are values ([oauth2.Error]), each sent in one place: on a page until the redirect URI is validated,
+// then to the redirect URI (flow/responses.go), and as JSON at endpoints for clients (endpoint/endpoint.go).
 package authorize

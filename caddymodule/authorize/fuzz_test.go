@@ -66,8 +66,7 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzRefreshToken sends texts other than the token. None is accepted, causes an internal error, or
-// revokes a family.
+// FuzzRefreshToken sends texts other than the token. None is accepted, causes an internal error, or revokes a family.
 func FuzzRefreshToken(f *testing.F) {
 	server := authorizetest.New(f, authorizetest.Refreshing)
 	b := authorizetest.NewBrowser(f, server)

@@ -390,8 +390,7 @@ func accessToken(b *authorizetest.Browser, raw string) tokenclaim.AccessToken {
 	}
 }
 
-// Checking a cached token takes no store round trip, whether by the guard, introspection or
-// userinfo.
+// Checking a cached token takes no store round trip, whether by the guard, introspection or userinfo.
 func TestGuardTakesNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

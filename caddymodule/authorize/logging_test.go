@@ -23,9 +23,8 @@ import (
 // sentRedirectURI matches the single parameter that is logged as sent, so that operators can compare it.
 var sentRedirectURI = regexp.MustCompile(` redirect_uri=("(\\.|[^"\\])*"|\S*)`)
 
-// Request values never reach the log, in any field or encoding, because people type passwords into
-// name fields. Exceptions are disallowed scopes and invalid redirect URIs of a client, which its
-// developer has to see.
+// Request values never reach the log, in any field or encoding, because people type passwords into name fields.
+// Exceptions are disallowed scopes and invalid redirect URIs of a client, which its developer has to see.
 func TestNothingTypedIsLogged(t *testing.T) {
 	t.Parallel()
 	const marked = "MARKED"

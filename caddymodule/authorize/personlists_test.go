@@ -171,8 +171,7 @@ func TestProviderEndsByLists(t *testing.T) {
 	}
 }
 
-// Repeated actions of one user use a limited number of entries, and unknown parameters do not
-// enlarge entries.
+// Repeated actions of one user use a limited number of entries, and unknown parameters do not enlarge entries.
 func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 	t.Parallel()
 	junk := url.Values{"junk": {strings.Repeat("&", 2000)}}

@@ -95,15 +95,13 @@ func (s *Server) ProviderStates(ctx context.Context) ([]revalidation.ProviderSta
 	return s.sessions.SignIns.ProviderStates(ctx)
 }
 
-// Run revalidates sign-ins at identity providers in the background until ctx ends and pending
-// responses have arrived.
+// Run revalidates sign-ins at identity providers in the background until ctx ends and pending responses have arrived.
 func (s *Server) Run(ctx context.Context) { s.sessions.SignIns.Run(ctx) }
 
 // Serves reports whether the server has an endpoint for a path.
 func (s *Server) Serves(path string) bool { return s.handler(path) != nil }
 
-// handler returns the handler of a path, or of the folder (with a trailing slash) that contains it,
-// or nil.
+// handler returns the handler of a path, or of the folder (with a trailing slash) that contains it, or nil.
 func (s *Server) handler(path string) http.Handler {
 	if h := s.routes[path]; h != nil {
 		return h
@@ -129,8 +127,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// AllowsOrigin reports whether an origin, in the form sent by browsers, is the origin of a client's
-// redirect URI.
+// AllowsOrigin reports whether an origin, in the form sent by browsers, is the origin of a client's redirect URI.
 func (s *Server) AllowsOrigin(origin string) bool { return s.entries.origins.AllowsOrigin(origin) }
 
 // named calls do with the sub for an operator's term ([people.Finder.Sub]).
@@ -163,8 +160,7 @@ func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 	return s.sessions.EndByID(ctx, sid)
 }
 
-// EndSessions ends all sessions of a user ([people.Finder.Sub]) like [Server.EndSession] and
-// returns their number.
+// EndSessions ends all sessions of a user ([people.Finder.Sub]) like [Server.EndSession] and returns their number.
 func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
 	return named(ctx, s, user, s.sessions.EndByUser)
 }

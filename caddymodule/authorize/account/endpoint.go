@@ -90,8 +90,7 @@ func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *ses
 	}
 }
 
-// button is a button of the page. Unless anyAge is set, it requires a session that may change
-// factors.
+// button is a button of the page. Unless anyAge is set, it requires a session that may change factors.
 type button struct {
 	do     func(http.ResponseWriter, *http.Request, *session.SignedIn, oauth2.Parameters)
 	anyAge bool // no recent sign-in required, or its sealed input proves one
@@ -192,8 +191,7 @@ func problem(err error) *page.Text {
 	return page.T("Try again, or ask the people who run this site.")
 }
 
-// view shows a page whose forms lead to this endpoint and, for a new sign-in, on to the user's
-// identity provider.
+// view shows a page whose forms lead to this endpoint and, for a new sign-in, on to the user's identity provider.
 func (f *frame) view(w http.ResponseWriter, r *http.Request, v page.View) {
 	v.Policy.FormAction = page.FormAction(f.issuers...)
 	f.site.Show(w, r, v)

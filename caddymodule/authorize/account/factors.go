@@ -128,8 +128,7 @@ type authenticatorApp struct {
 	issuer  string
 }
 
-// show shows a new key. The browser stores it sealed until a code proves that the authenticator app
-// has the key.
+// show shows a new key. The browser stores it sealed until a code proves that the authenticator app has the key.
 func (a *authenticatorApp) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	a.showKey(w, r, signedIn, http.StatusOK, totp.NewSecret(), page.AppSetup{})
 }
@@ -268,7 +267,7 @@ func (k *passkeys) enrol(w http.ResponseWriter, r *http.Request, signedIn *sessi
 		k.factors.proveFirst(w, r)
 	case errors.Is(err, factor.ErrPasskey) && k.factors.mayChange(w, r, signedIn):
 		k.showChallenge(w, r, signedIn, http.StatusForbidden, page.PasskeySetup{Name: p.Get("name"), Wrong: true})
-	case errors.Is(err, factor.ErrPasskey): // unreachable without a recent sign-in
+	case errors.Is(err, factor.ErrPasskey): // mayChange has redirected to the sign-in
 	case err != nil:
 		k.frame.showError(w, r, err)
 	default:

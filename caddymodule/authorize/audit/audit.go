@@ -1,5 +1,4 @@
-// Package audit records the audit trail and limits the number of events that an unauthenticated
-// sender can cause.
+// Package audit records the audit trail and limits the number of events that an unauthenticated sender can cause.
 package audit
 
 import (
@@ -265,8 +264,7 @@ func SessionEndReason(ctx context.Context) string {
 // Redirect is a redirect URI, or post-logout redirect URI, that is not registered for its client.
 // It is for operators: responses and pages must not contain it.
 type Redirect struct {
-	// SentURI is the sent URI: its first 256 bytes, with control and non-ASCII characters escaped
-	// as in Go.
+	// SentURI is the sent URI: its first 256 bytes, with control and non-ASCII characters escaped as in Go.
 	SentURI string `json:"redirect_uri,omitempty"`
 
 	// ClosestURI is the registered URI with the longest common prefix and suffix. Empty if none is registered.

@@ -12,14 +12,12 @@ import (
 const (
 	logInterval = time.Minute
 
-	// Limits for anonymous events of a kind in an interval, per address and in total. Kinds are
-	// counted separately, so that rejections at the token endpoint, which cost a sender almost
-	// nothing, cannot hide lockouts.
+	// Limits for anonymous events of a kind in an interval, per address and in total. Kinds are counted separately,
+	// so that rejections at the token endpoint, which cost a sender almost nothing, cannot hide lockouts.
 	maxAnonymous    = 60
 	maxAllAnonymous = 300
 
-	// maxEventWindows is the number of kinds and addresses counted separately; others are counted
-	// by kind alone.
+	// maxEventWindows is the number of kinds and addresses counted separately; others are counted by kind alone.
 	maxEventWindows = 1000
 )
 

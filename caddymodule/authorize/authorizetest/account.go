@@ -61,8 +61,7 @@ func EnrolApp(b *Browser) (secret string, recovery []string) {
 	return secret, recovery
 }
 
-// AppForm returns the form that enrolls an authenticator app with the previous code, and the app's
-// key.
+// AppForm returns the form that enrolls an authenticator app with the previous code, and the app's key.
 func AppForm(b *Browser) (form url.Values, secret string) {
 	b.T.Helper()
 	page := AccountPage(b, "app")

@@ -1,8 +1,7 @@
 // Package authorizetest drives an authorization server in tests, as a browser and as a client of
 // its endpoints, without a network port.
 //
-// [New] returns a server with two users and several clients, and [NewBrowser] returns a browser
-// with a cookie jar:
+// [New] returns a server with two users and several clients, and [NewBrowser] returns a browser with a cookie jar:
 //
 //	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
 //	tokens := b.Tokens(nil)                      // alice signs in, and app exchanges the code

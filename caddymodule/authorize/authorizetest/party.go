@@ -51,8 +51,7 @@ func NewParty(t *testing.T) *Party {
 // AfterLogout is the post_logout_redirect_uri of app in [NewNotifying].
 const AfterLogout = "https://app.example.org/bye"
 
-// NewNotifying returns a server that notifies a party of logouts from app, and the trail of its
-// events.
+// NewNotifying returns a server that notifies a party of logouts from app, and the trail of its events.
 func NewNotifying(t *testing.T, p *Party) (*authorize.Server, Trail) {
 	tr := make(Trail, 100)
 	return New(t, func(c *authorize.Config) {

@@ -183,8 +183,7 @@ func Replicated(t testing.TB) (*replica.Replica, *storetest.Gateway) {
 	return r, g
 }
 
-// Quiet reports whether a request takes no round trip, once the replica has received this process's
-// changes.
+// Quiet reports whether a request takes no round trip, once the replica has received this process's changes.
 func Quiet(g *storetest.Gateway, do func()) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

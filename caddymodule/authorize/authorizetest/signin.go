@@ -95,8 +95,7 @@ func (b *Browser) Allow(r *http.Response, ticked ...string) *url.URL {
 	return Location(b.T, b.Post("/oauth2/consent", form))
 }
 
-// OpenSecondFactor follows the response to the first factor and returns the sealed value of the
-// page for the code.
+// OpenSecondFactor follows the response to the first factor and returns the sealed value of the page for the code.
 func (b *Browser) OpenSecondFactor(r *http.Response) string {
 	b.T.Helper()
 	page := b.Get(r.Header.Get("Location"))

@@ -160,8 +160,7 @@ func PKCE() url.Values {
 	return url.Values{"code_challenge_method": {"S256"}, "code_challenge": {S256(Verifier)}}
 }
 
-// Altered changes a letter in the middle of a text. A change at the end of base64url might have no
-// effect.
+// Altered changes a letter in the middle of a text. A change at the end of base64url might have no effect.
 func Altered(text string) string {
 	b := []byte(text)
 	if i := len(b) / 2; b[i] == 'A' {

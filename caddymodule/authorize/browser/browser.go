@@ -1,5 +1,4 @@
-// Package browser stores state in browsers: in cookies, and in sealed texts that no other browser
-// can read or return.
+// Package browser stores state in browsers: in cookies, and in sealed texts that no other browser can read or return.
 package browser
 
 import (
@@ -18,9 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// CookiePrefix is the prefix of all cookies of the gateway, which are not for servers behind it.
-// The prefix __Host- makes browsers reject them from other hosts and over plain HTTP (RFC 6265bis
-// §4.1.3.2).
+// CookiePrefix is the prefix of all cookies of the gateway, which are not for servers behind it. The prefix
+// __Host- makes browsers reject them from other hosts and over plain HTTP (RFC 6265bis §4.1.3.2).
 const CookiePrefix = "__Host-fhir-"
 
 // Names of cookies and prefixes of names.
@@ -254,8 +252,7 @@ func (ds *Devices) Knowing(r *http.Request, account string) (string, error) {
 	return d.ID, nil
 }
 
-// Remember returns the cookie that makes the browser known for the owner of an account after a
-// sign-in.
+// Remember returns the cookie that makes the browser known for the owner of an account after a sign-in.
 func (ds *Devices) Remember(r *http.Request, account string) (*http.Cookie, error) {
 	d := ds.find(r)
 	if d.ID == "" {

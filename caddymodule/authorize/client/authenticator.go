@@ -208,8 +208,7 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 	return client, a.useAssertion(r.Context(), claims, now)
 }
 
-// assertingClient returns the claims of an assertion and the claimed client. It does not verify the
-// signature.
+// assertingClient returns the claims of an assertion and the claimed client. It does not verify the signature.
 func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
 	header, claims, err := decodeAssertion(raw)
 	if err != nil {

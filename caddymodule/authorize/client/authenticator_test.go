@@ -130,8 +130,7 @@ func TestClientsOwnMethod(t *testing.T) {
 	}
 }
 
-// An assertion is accepted once, at any endpoint, by one of many concurrent requests. The jti is
-// scoped to the client.
+// An assertion is accepted once, at any endpoint, by one of many concurrent requests. The jti is scoped to the client.
 func TestAssertionReplay(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) {
@@ -356,8 +355,7 @@ func (f *forgetful) Add(ctx context.Context, key string, value []byte, ttl time.
 	return err
 }
 
-// Store failures and lost responses do not use an assertion up, and do not make a used assertion
-// usable again.
+// Store failures and lost responses do not use an assertion up, and do not make a used assertion usable again.
 func TestAssertionWhenStoreFails(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewShared()

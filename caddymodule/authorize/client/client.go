@@ -246,8 +246,7 @@ func IsInterceptable(redirectURI string) bool {
 	return err != nil || IsPrivateUse(redirectURI) || IsLoopback(u.Hostname())
 }
 
-// AsksToContinue reports whether each request for a code shows a page, because another app could
-// intercept the code.
+// AsksToContinue reports whether each request for a code shows a page, because another app could intercept the code.
 func (c *Client) AsksToContinue() bool {
 	return c.Public() && slices.ContainsFunc(c.RedirectURIs, IsInterceptable)
 }
@@ -267,8 +266,7 @@ func (c *Client) SigningAlgorithm() jose.SignatureAlgorithm {
 	return cmp.Or(jose.SignatureAlgorithm(c.IDTokenAlgorithm), keyring.IDTokenAlgorithm)
 }
 
-// hasSecret compares digests, so that timing reveals neither the length of the secret nor the first
-// difference.
+// hasSecret compares digests, so that timing reveals neither the length of the secret nor the first difference.
 func (c *Client) hasSecret(secret string) bool {
 	return c.secretDigest != nil && SameDigest(c.secretDigest, secret)
 }
@@ -289,8 +287,7 @@ func (c *Client) AllowsRedirectURI(uri string) bool {
 	})
 }
 
-// Complete sets defaults and rejects a client that is invalid, insecure, or lists a grant type not
-// in grants.
+// Complete sets defaults and rejects a client that is invalid, insecure, or lists a grant type not in grants.
 func (c *Client) Complete(grants GrantTypes) error {
 	if err := subject.Check(c.ID); err != nil {
 		return fmt.Errorf("client %q: the id, which can be the sub of tokens, %w", c.ID, err)

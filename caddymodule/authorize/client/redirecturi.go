@@ -63,8 +63,7 @@ func CheckBackchannelLogoutURI(uri string) error {
 	return nil
 }
 
-// loopbackAddress matches redirect URIs of an app that listens on its device, at any port (RFC 8252
-// §7.3).
+// loopbackAddress matches redirect URIs of an app that listens on its device, at any port (RFC 8252 §7.3).
 var loopbackAddress = regexp.MustCompile(`^(http://(?:127\.0\.0\.1|\[::1\]))(?::([0-9]{1,5}))?((?:[/?].*)?)$`)
 
 // privateUseScheme matches redirect URIs with an app's own scheme: a reversed domain name, which
@@ -100,8 +99,7 @@ func CheckAnyRedirectURI(uri string) error {
 	return CheckNativeRedirectURI(uri)
 }
 
-// IsLocal reports whether an http or https URI leads to the user's own computer independent of name
-// resolution.
+// IsLocal reports whether an http or https URI leads to the user's own computer independent of name resolution.
 func IsLocal(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && !IsPrivateUse(uri) && CheckAnyRedirectURI(uri) == nil && slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname())

@@ -30,8 +30,7 @@ const (
 // Kind returns the last part of the name: a resource type, a name for several types, or a category.
 func (c *Choice) Kind() string { return c.Name[strings.LastIndexByte(c.Name, ' ')+1:] }
 
-// Permissions returns the names of the choices for read and write access; false if an item has only
-// one of them.
+// Permissions returns the names of the choices for read and write access; false if an item has only one of them.
 func (c *Choice) Permissions() (read, write string, both bool) {
 	for _, s := range c.scopes {
 		both = both || s.Permission&Reading != 0 && s.Permission&Writing != 0
@@ -39,9 +38,8 @@ func (c *Choice) Permissions() (read, write string, both bool) {
 	return c.Name + readPart, c.Name + writePart, both
 }
 
-// Given returns the scopes that a person allows by ticking choices: the item itself if all are
-// ticked, otherwise the intersection of the item and the ticked choices. A part counts only if its
-// parent is ticked.
+// Given returns the scopes that a person allows by ticking choices: the item itself if all are ticked,
+// otherwise the intersection of the item and the ticked choices. A part counts only if its parent is ticked.
 func (c *Choice) Given(ticked func(name string) bool) []string {
 	scopes, all := c.chosen(ticked)
 	permission := c.permission(ticked)
@@ -136,7 +134,7 @@ func covers(given, scopes []string) bool {
 
 // kind is a kind of data with a common name.
 type kind struct {
-	name  string // resource type if there is only one
+	name  string // resource type, or a name for several types
 	types []string
 }
 
@@ -227,8 +225,7 @@ func partsByCategory(name string, scope smart.ResourceScope) (parts []Choice) {
 	return parts
 }
 
-// CategoryOf returns the code of the category to which a scope is limited; "" without a selectable
-// category.
+// CategoryOf returns the code of the category to which a scope is limited; "" without a selectable category.
 func CategoryOf(scope smart.ResourceScope) string {
 	constraint := scope.Constraint()
 	if len(constraint) != 1 || constraint[0].Name != "category" {

@@ -22,7 +22,7 @@ func names(c *consent.Choice) []string {
 	return all
 }
 
-// except ticks all but these.
+// except ticks all choices except these.
 func except(unticked ...string) func(string) bool {
 	return func(name string) bool { return !slices.Contains(unticked, name) }
 }

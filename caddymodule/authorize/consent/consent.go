@@ -125,8 +125,7 @@ func (cs *Consents) Remember(ctx context.Context, user, clientID string, about A
 	return cs.change(ctx, user, clientID, about, func(a *Approval) { a.add(answer) })
 }
 
-// Decline records that a person denied a request, so that the next request asks again. Earlier
-// grants remain.
+// Decline records that a person denied a request, so that the next request asks again. Earlier grants remain.
 func (cs *Consents) Decline(ctx context.Context, user, clientID string, about About) error {
 	return cs.change(ctx, user, clientID, about, func(a *Approval) { a.Declined = true })
 }
@@ -156,9 +155,8 @@ func (cs *Consents) change(ctx context.Context, user, clientID string, about Abo
 	})
 }
 
-// Withdraw reports whether a person now allows less of an item than before, and in that case
-// revokes the client's access tokens. Codes and refresh tokens are rejected unless the consent
-// still [Approval.Covers] them.
+// Withdraw reports whether a person now allows less of an item than before, and in that case revokes the client's
+// access tokens. Codes and refresh tokens are rejected unless the consent still [Approval.Covers] them.
 func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user string, about About, answer Answer) (bool, error) {
 	if !client.RequiresConsent() {
 		return false, nil
@@ -269,8 +267,7 @@ const (
 	// it, only the latest answer regarding a patient is kept.
 	maxItems = 100
 
-	// maxPatients and maxAllItems limit the answers regarding all patients. Beyond them, the
-	// earliest are deleted.
+	// maxPatients and maxAllItems limit the answers regarding all patients. Beyond them, the earliest are deleted.
 	maxPatients = 100
 	maxAllItems = 1000
 )
@@ -322,8 +319,7 @@ func (a *Approval) Given() (scopes []string) {
 // Covers reports whether a person allows all of a scope.
 func (a *Approval) Covers(scope []string) bool { return covers(a.Given(), scope) }
 
-// Permits reports whether a person has denied nothing of a grant's scope. Some items may never have
-// been requested.
+// Permits reports whether a person has denied nothing of a grant's scope. Some items may never have been requested.
 func (a *Approval) Permits(items, scope []string) bool {
 	var asked, given []string
 	for _, item := range items {
@@ -338,8 +334,7 @@ func (a *Approval) Permits(items, scope []string) bool {
 	})
 }
 
-// refused reports whether a person was asked for an item as part of another one and did not allow
-// all of it.
+// refused reports whether a person was asked for an item as part of another one and did not allow all of it.
 func (a *Approval) refused(item string) bool {
 	return covers(a.Seen, []string{item}) && !covers(a.Given(), []string{item})
 }

@@ -33,8 +33,7 @@ func Register(name string) { names = append(names, name) }
 // Names returns all possible results of [Name].
 func Names() []string { return names }
 
-// Name returns the metric name of a path's endpoint: the word after /oauth2/, or the name of a
-// document.
+// Name returns the metric name of a path's endpoint: the word after /oauth2/, or the name of a document.
 func Name(path string) string {
 	if below, ok := strings.CutPrefix(path, "/oauth2/"); ok {
 		name, _, _ := strings.Cut(below, "/") // may be followed by the key of an identity provider

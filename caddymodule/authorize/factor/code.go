@@ -14,9 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// UseCode accepts a code of the user's authenticator app, or a recovery code, once. The error is
-// [people.ErrWrongCode] for any other code. The returned function makes the code usable again after
-// an internal error.
+// UseCode accepts a code of the user's authenticator app, or a recovery code, once. The error is [people.ErrWrongCode]
+// for any other code. The returned function makes the code usable again after an internal error.
 func (fs *Factors) UseCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
 	if recovery := recoveryCode(code); recovery != "" {
 		return fs.useRecoveryCode(ctx, user, recovery)
@@ -106,8 +105,7 @@ func (e *Enrolment) newRecovery(user string) (codes []string) {
 	return codes
 }
 
-// firstRecovery creates recovery codes with the first factor, so that losing it does not lock the
-// user out.
+// firstRecovery creates recovery codes with the first factor, so that losing it does not lock the user out.
 func (e *Enrolment) firstRecovery(user string) []string {
 	if len(e.Recovery) > 0 {
 		return nil
@@ -127,8 +125,7 @@ func recoveryHash(user, code string) []byte {
 	return sum[:]
 }
 
-// recoveryCode normalizes a typed recovery code by removing separators; "" if it cannot be a
-// recovery code.
+// recoveryCode normalizes a typed recovery code by removing separators; "" if it cannot be a recovery code.
 func recoveryCode(typed string) string {
 	code := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(typed))
 	if len(code) != recoveryLength {

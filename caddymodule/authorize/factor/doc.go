@@ -5,7 +5,6 @@
 //	code.go      verification of codes of authenticator apps (RFC 6238) and of recovery codes
 //	passkeys.go  passkeys (Web Authentication Level 3): ceremonies, enrollment, sign-in
 //
-// All enrolments of a user form one entry, and each change is one step of the store, so that
-// failures change nothing. Only local users can enroll factors; people of an identity provider have
-// their factors there.
+// All enrolments of a user form one entry, and each change is one step of the store, so that failures change
+// nothing. Only local users can enroll factors; people of an identity provider have their factors there.
 package factor

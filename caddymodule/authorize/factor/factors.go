@@ -171,8 +171,7 @@ func (es *Enrolments) owned(user string, e *Enrolment) (*Enrolment, error) {
 	return new(Enrolment), nil
 }
 
-// change modifies a user's enrolment unless do returns an error. After a concurrent change, do runs
-// again.
+// change modifies a user's enrolment unless do returns an error. After a concurrent change, do runs again.
 func (es *Enrolments) change(ctx context.Context, user string, do func(*Enrolment) error) error {
 	return store.Alter(ctx, es.Durable, enrolmentKey(user), lifetime, func(stored []byte) ([]byte, error) {
 		e, err := es.open(ctx, user, stored)

@@ -105,8 +105,7 @@ func (o owner) WebAuthnCredentials() []webauthn.Credential {
 	return credentials
 }
 
-// Ceremony is a challenge for a page. The browser stores it sealed, so that abandoned challenges
-// use no memory.
+// Ceremony is a challenge for a page. The browser stores it sealed, so that abandoned challenges use no memory.
 type Ceremony struct {
 	Options string // options of navigator.credentials in JSON
 	Sealed  string // sealed challenge, submitted with the response
@@ -154,8 +153,7 @@ func (ps *Passkeys) release(ctx context.Context, session webauthn.SessionData, e
 
 const signInPurpose = "sign-in"
 
-// BeginSignIn starts a sign-in by passkey alone: the passkey identifies the user, and the device
-// verifies them.
+// BeginSignIn starts a sign-in by passkey alone: the passkey identifies the user, and the device verifies them.
 func (ps *Passkeys) BeginSignIn(w http.ResponseWriter, r *http.Request) (*Ceremony, error) {
 	options, session, err := ps.web.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
 	if err != nil {
@@ -325,8 +323,7 @@ func (ps *Passkeys) BeginEnrolment(w http.ResponseWriter, r *http.Request, user 
 	return ps.begin(w, r, enrolPurpose(user.ID, sid), options.Response, session)
 }
 
-// Enrol enrolls the passkey that responded to a challenge. It returns recovery codes if these are
-// the user's first.
+// Enrol enrolls the passkey that responded to a challenge. It returns recovery codes if these are the user's first.
 func (ps *Passkeys) Enrol(r *http.Request, user *people.User, by By, sealed, answer, name string) (recovery []string, err error) {
 	session, err := ps.open(r, enrolPurpose(user.ID, by.SID), sealed)
 	if err != nil {
@@ -426,8 +423,7 @@ func (ps *Passkeys) add(ctx context.Context, user *people.User, by By, handle []
 	return recovery, err
 }
 
-// addPasskey adds a passkey, unless another tab has meanwhile enrolled the user's first passkey
-// with another handle.
+// addPasskey adds a passkey, unless another tab has meanwhile enrolled the user's first passkey with another handle.
 func (e *Enrolment) addPasskey(handle []byte, p Passkey) error {
 	switch {
 	case len(e.Handle) > 0 && !bytes.Equal(e.Handle, handle):

@@ -150,8 +150,7 @@ func (a authorization) Refuse(w http.ResponseWriter, r *http.Request, err error)
 	a.authorizer.responses.redirectError(w, r, a.request, err)
 }
 
-// authorize continues after the sign-in: to the pages for a missing launch context, then to the
-// consent page.
+// authorize continues after the sign-in: to the pages for a missing launch context, then to the consent page.
 func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
 	if a.stepUp.Needed(w, r, &req.signIn, signedIn) {
 		return
@@ -195,9 +194,8 @@ func (a *authorizer) limitTo(req *authorizationRequest, user *people.User) error
 	return nil
 }
 
-// confirm sends the response to the client or shows a page first: for consent, or to confirm a
-// redirect URI that another app may have claimed (RFC 8252 §8.6). A POST of a page's form is a
-// confirmation.
+// confirm sends the response to the client or shows a page first: for consent, or to confirm a redirect
+// URI that another app may have claimed (RFC 8252 §8.6). A POST of a page's form is a confirmation.
 func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
 	ask, err := a.needsConsent(r.Context(), req, signedIn.User)
 	unseen := req.isInterceptable() && r.Method != http.MethodPost
@@ -307,8 +305,7 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 // logs retain them (RFC 6819 §5.1.5.3).
 const implicitTokenLifetime = time.Hour
 
-// tokenResponse returns the response of the implicit flow (RFC 6749 §4.2.2), with an ID token if
-// openid was granted.
+// tokenResponse returns the response of the implicit flow (RFC 6749 §4.2.2), with an ID token if openid was granted.
 func (a *authorizer) tokenResponse(ctx context.Context, req *authorizationRequest, g *token.Grant) (responseParameters, error) {
 	t, err := a.tokens.Issue(ctx, g, min(a.tokens.AccessTokenLifetime, implicitTokenLifetime))
 	if err != nil {

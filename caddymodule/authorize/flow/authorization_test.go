@@ -233,8 +233,7 @@ func TestScopeGrantedInPart(t *testing.T) {
 	}
 }
 
-// Compatibility options: error_description for every error, in its permitted characters, and JSON
-// as state.
+// Compatibility options: error_description for every error, in its permitted characters, and JSON as state.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) { c.Clients[0].Compat = []string{client.ErrorDescription, client.JSONState} })
@@ -254,8 +253,7 @@ func TestClientOptions(t *testing.T) {
 	}
 }
 
-// A configured EHR may frame the pages of an authorization request, including errors, and no other
-// page.
+// A configured EHR may frame the pages of an authorization request, including errors, and no other page.
 func TestFrameAncestors(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, func(c *authorize.Config) {
@@ -288,8 +286,7 @@ func TestFrameAncestors(t *testing.T) {
 	}
 }
 
-// Unsupported and unknown parameters have no effect (RFC 6749 §3.1, OpenID Connect Core §3.1.2.1,
-// §15.1).
+// Unsupported and unknown parameters have no effect (RFC 6749 §3.1, OpenID Connect Core §3.1.2.1, §15.1).
 func TestHarmlessParameters(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
@@ -367,8 +364,7 @@ func TestSemicolonSeparatesNothing(t *testing.T) {
 	}
 }
 
-// A malformed query is a client error, not an internal error that alerts the operator (RFC 9110
-// §15.5.1).
+// A malformed query is a client error, not an internal error that alerts the operator (RFC 9110 §15.5.1).
 func TestMalformedQuery(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/select_account", "/oauth2/consent", "/oauth2/logout"} {

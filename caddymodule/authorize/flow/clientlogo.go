@@ -21,8 +21,7 @@ const (
 )
 
 // clientLogos serves the logos of apps that registered themselves (logo_uri, RFC 7591 §2), so that
-// browsers send no requests to the app. Logos are fetched like a jwks_uri, and only images are
-// served.
+// browsers send no requests to the app. Logos are fetched like a jwks_uri, and only images are served.
 type clientLogos struct {
 	responder *endpoint.Responder
 	clients   *client.Registry

@@ -62,8 +62,7 @@ func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authori
 	cp.frame.Show(w, r, &req.signIn, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data, Policy: page.Policy{Images: data.Links.Images()}})
 }
 
-// openedFor returns the patient that the page names, at least by id if the FHIR server returns no
-// name.
+// openedFor returns the patient that the page names, at least by id if the FHIR server returns no name.
 func (cp *consentPage) openedFor(ctx context.Context, req *authorizationRequest, user *people.User) page.ConsentPatient {
 	about := req.aboutPatient(user)
 	if about.Own || about.Patient == "" {
@@ -115,9 +114,8 @@ func (cp *consentPage) goOn(w http.ResponseWriter, r *http.Request, req *authori
 	}
 }
 
-// deny records the refusal and returns access_denied to the client. The next request asks for
-// consent again. Otherwise, a client that needs no consent or already has it would get access
-// despite the refusal.
+// deny records the refusal and returns access_denied to the client. The next request asks for consent
+// again. Otherwise, a client that needs no consent or already has it would get access despite the refusal.
 func (cp *consentPage) deny(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, _ oauth2.Parameters) {
 	asked := *req
 	ask, err := cp.authorizer.needsConsent(r.Context(), &asked, signedIn.User)
@@ -174,10 +172,9 @@ func (cp *consentPage) answer(req *authorizationRequest, p oauth2.Parameters) (a
 	return a, err
 }
 
-// needsConsent reports whether the consent page is needed, and otherwise narrows the request to the
-// approved items. The operator vouches for configured clients, so the page is shown only if the
-// configuration or the request requires consent, or after a refusal. Unticked items stay denied in
-// any case.
+// needsConsent reports whether the consent page is needed, and otherwise narrows the request to the approved
+// items. The operator vouches for configured clients, so the page is shown only if the configuration or the
+// request requires consent, or after a refusal. Unticked items stay denied in any case.
 func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest, user *people.User) (ask bool, err error) {
 	switch {
 	case req.client.Consent == client.ConsentSkip:

@@ -228,8 +228,7 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 	authorizetest.WantCode(t, b.Allow(b.SignIn(authorizetest.Request(nil), "alice", "right")))
 }
 
-// If stored consents cannot be read, consent counts as missing, and the client gets the error (RFC
-// 6749 §4.1.2.1).
+// If stored consents cannot be read, the request is rejected and the client gets the error (RFC 6749 §4.1.2.1).
 func TestConsentWithBrokenStore(t *testing.T) {
 	t.Parallel()
 	broken := false

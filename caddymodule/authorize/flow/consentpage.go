@@ -304,8 +304,7 @@ var partWords = map[string]*page.Text{
 	"vital-signs":         page.T("vital signs, such as blood pressure"),
 }
 
-// lastingField is the form field for the lifetime of offline_access in days; empty means the
-// configured maximum.
+// lastingField is the form field for the lifetime of offline_access in days; empty means the configured maximum.
 const lastingField = "days"
 
 const day = 24 * time.Hour

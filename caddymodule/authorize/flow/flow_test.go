@@ -11,8 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
-// "Authorization code | response_type=code | 302 to redirect_uri with query
-// parameters code and state."
+// "Authorization code | response_type=code | 302 to redirect_uri with query parameters code and state."
 func TestCodeFlow(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))

@@ -24,9 +24,8 @@ import (
 // forgeries is the number of forged requests.
 const forgeries = 10_000
 
-// No forged request yields a token for a patient that the person may not access. Forgeries:
-// altered, mixed and foreign requests, foreign and used launches, and codes and refresh tokens of
-// other clients.
+// No forged request yields a token for a patient that the person may not access. Forgeries: altered,
+// mixed and foreign requests, foreign and used launches, and codes and refresh tokens of other clients.
 func TestForgedContexts(t *testing.T) {
 	t.Parallel()
 	w := newForgedWorld(t)
@@ -88,7 +87,7 @@ func (w *forgedWorld) authorize() {
 	w.got(user, as, w.land(user, b, b.Authorize(authorizetest.Request(q))))
 }
 
-// steal returns the user's browser with another browser's binding cookie.
+// steal returns the user's browser, sometimes with another browser's binding cookies.
 func (w *forgedWorld) steal() (string, *authorizetest.Browser) {
 	user := w.anybody()
 	b := authorizetest.NewBrowser(w.t, w.browsers[user].Server)
@@ -283,8 +282,7 @@ func (wards) Get(_ context.Context, by launch.Reader, path string, query url.Val
 	return nil, launch.ErrNoRecord
 }
 
-// registeredTruth is a registered launch. Each launch has its own patient, otherwise inaccessible
-// to everyone.
+// registeredTruth is a registered launch. Each launch has its own patient, otherwise inaccessible to everyone.
 type registeredTruth struct {
 	user, client string
 	expired      bool
@@ -389,8 +387,7 @@ func (w *forgedWorld) register(user, client string) {
 	w.handles = append(w.handles, handle)
 }
 
-// land follows redirects like a browser, collects sealed requests and returns the final code, if
-// any.
+// land follows redirects like a browser, collects sealed requests and returns the final code, if any.
 func (w *forgedWorld) land(user string, b *authorizetest.Browser, r *http.Response) string {
 	for range 4 {
 		u, err := r.Location()

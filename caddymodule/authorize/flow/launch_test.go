@@ -84,8 +84,7 @@ func TestNobodyToChoose(t *testing.T) {
 	}
 }
 
-// fhirUser is granted only to people with a FHIR resource. Otherwise the response omits it from the
-// scope.
+// fhirUser is granted only to people with a FHIR resource. Otherwise the response omits it from the scope.
 func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
 	t.Parallel()
 	for fhirUser, want := range map[string]string{"Practitioner/alice": "openid fhirUser", "": "openid"} {

@@ -43,8 +43,7 @@ func (l *launchContext) shortTokens() bool {
 	return l.registered != nil && l.registered.Simulated == launch.ShortToken
 }
 
-// launcher returns the client that vouches for the patient of the launch, or "" if the person chose
-// the patient.
+// launcher returns the client that vouches for the patient of the launch, or "" if the person chose the patient.
 func (l *launchContext) launcher() string {
 	if l.registered == nil || l.registered.Patient == "" {
 		return ""
@@ -96,9 +95,8 @@ func needsFHIRUser(scope string) bool {
 	return scope == "fhirUser" || strings.HasPrefix(scope, "user/") || needsPatient(scope)
 }
 
-// contextType returns the resource type, in lower case, of a scope such as launch/patient, or ""
-// for other scopes. A role, as in launch/imagingstudy?role=…, is ignored: SMART permits returning
-// all context of the type.
+// contextType returns the resource type, in lower case, of a scope such as launch/patient, or "" for other scopes.
+// A role, as in launch/imagingstudy?role=…, is ignored: SMART permits returning all context of the type.
 func contextType(scope string) string {
 	name, ok := strings.CutPrefix(scope, "launch/")
 	if !ok {

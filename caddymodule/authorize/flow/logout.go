@@ -78,8 +78,7 @@ func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // isAskedFor reports whether the request needs no confirmation: either no session exists and the redirect is no open
-// redirect, or the hint belongs to the session's user. If the session cannot be read, the hint must name that
-// session.
+// redirect, or the hint belongs to the session's user. If the session cannot be read, the hint must name that session.
 func (e *logoutEndpoint) isAskedFor(r *http.Request, req *logoutRequest) (bool, error) {
 	own, err := e.sessions.OfBrowser(r)
 	harmless := req.redirectURI == "" || !leadsAstray(r, req.client)
@@ -143,8 +142,7 @@ func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, e
 	return l, nil
 }
 
-// readHint reads client, subject and session from an ID token of this issuer, expired or not
-// (RP-Initiated Logout §4).
+// readHint reads client, subject and session from an ID token of this issuer, expired or not (RP-Initiated Logout §4).
 func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
 	if raw == "" {

@@ -267,8 +267,7 @@ func TestSessionIsDeadAfterLogout(t *testing.T) {
 	}
 }
 
-// Logout also signs out at the provider, with its ID token as a hint if stored, and returns to the
-// client.
+// Logout also signs out at the provider, with its ID token as a hint if stored, and returns to the client.
 func TestUpstreamLogout(t *testing.T) {
 	t.Parallel()
 	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {

@@ -210,8 +210,7 @@ func TestQuestionWithoutDecision(t *testing.T) {
 	}
 }
 
-// Effect of an id_token_hint for alice depending on the session's user (OpenID Connect Core
-// §3.1.2.1, §3.1.2.6).
+// Effect of an id_token_hint for alice depending on the session's user (OpenID Connect Core §3.1.2.1, §3.1.2.6).
 func TestIDTokenHint(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -15,8 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// The client gets a reference, and the browser's response equals that to the pushed request (RFC
-// 9126 §2.2, §4).
+// The client gets a reference, and the browser's response equals that to the pushed request (RFC 9126 §2.2, §4).
 func TestPushedRequest(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))
@@ -221,8 +220,7 @@ func TestPushedRequestRequired(t *testing.T) {
 	authorizetest.WantCode(t, b.Answer(authorizetest.Pushed(answer.RequestURI)))
 }
 
-// Pushed requests of public clients use no storage and do not block other requests, however many
-// there are.
+// Pushed requests of public clients use no storage and do not block other requests, however many there are.
 func TestPushedRequestsFillNothing(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)

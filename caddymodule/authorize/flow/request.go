@@ -25,8 +25,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// authorizationRequest is a checked request (RFC 6749 §4.1.1 and §4.2.1, RFC 7636 §4.3,
-// OpenID Connect Core §3.1.2.1).
+// authorizationRequest is a checked request (RFC 6749 §4.1.1 and §4.2.1, RFC 7636 §4.3, OpenID Connect Core §3.1.2.1).
 type authorizationRequest struct {
 	client        *client.Client
 	signIn        signin.Request // who must sign in, and how
@@ -339,8 +338,7 @@ func appLinks(c *client.Client) page.AppLinks {
 	return links
 }
 
-// Response modes (OAuth 2.0 Multiple Response Type Encoding Practices §2.1, OAuth 2.0 Form Post
-// Response Mode §2).
+// Response modes (OAuth 2.0 Multiple Response Type Encoding Practices §2.1, OAuth 2.0 Form Post Response Mode §2).
 const (
 	ModeQuery    = "query"
 	ModeFragment = "fragment"
@@ -353,8 +351,7 @@ type responseTarget struct {
 	mode, errorMode                  string // response modes
 }
 
-// readResponseType sorts the words of a response_type, whose order is insignificant (RFC 6749
-// §3.1.1).
+// readResponseType sorts the words of a response_type, whose order is insignificant (RFC 6749 §3.1.1).
 func readResponseType(asked string) string {
 	words := strings.Split(asked, " ")
 	slices.Sort(words)

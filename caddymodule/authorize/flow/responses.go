@@ -21,9 +21,8 @@ type responses struct {
 	frame  *signin.Frame
 }
 
-// send redirects the browser to the client, with state and iss (RFC 9207) as the last parameters. A
-// 302 turns the POST of the sign-in form into a GET, so that the client never receives the password
-// (RFC 9700 §4.12).
+// send redirects the browser to the client, with state and iss (RFC 9207) as the last parameters. A 302 turns
+// the POST of the sign-in form into a GET, so that the client never receives the password (RFC 9700 §4.12).
 func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, p responseParameters) {
 	p = rs.complete(req, p)
 	if mode == ModeFormPost {

@@ -12,9 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// answerTime is the minimum time for answering a page after sign-in, even if max_age is shorter: a
-// max_age of seconds would otherwise loop. Afterwards another person may be at the browser (OpenID
-// Connect Core §3.1.2.1).
+// answerTime is the minimum time for answering a page after sign-in, even if max_age is shorter: a max_age of
+// seconds would otherwise loop. Afterwards another person may be at the browser (OpenID Connect Core §3.1.2.1).
 const answerTime = 5 * time.Minute
 
 // signedInPages serves the pages of authorization requests for signed-in people.
@@ -35,8 +34,7 @@ type signedInPage struct {
 
 type signedInHandler func(http.ResponseWriter, *http.Request, *authorizationRequest, *session.SignedIn, oauth2.Parameters)
 
-// pending unseals and rechecks the request of a page. The session must be the one in which the page
-// was shown.
+// pending unseals and rechecks the request of a page. The session must be the one in which the page was shown.
 func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authorizationRequest, *session.SignedIn, error) {
 	waiting, err := readWaiting(ps.frame, r, page, sealed)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package keyring generates, stores and rotates the keys that sign tokens and seal data stored by
-// browsers.
+// Package keyring generates, stores and rotates the keys that sign tokens and seal data stored by browsers.
 //
 //	keyring.go  keys of an issuer, shared by its gateways: rotation (RFC 7517), detection of changes and faults
 //	keys.go     one set of keys: signing, sealing and MACs

@@ -168,8 +168,7 @@ type problem struct {
 	logged time.Time
 }
 
-// Problem returns the error that prevents use of the stored keys, or nil. It does not access the
-// storage.
+// Problem returns the error that prevents use of the stored keys, or nil. It does not access the storage.
 func (k *Keyring) Problem() error {
 	if p := k.inUse.problem.Load(); p != nil {
 		return p.err
@@ -321,8 +320,7 @@ func (s *keySet) retired(k storedKey, now time.Time) bool {
 	})
 }
 
-// lacking returns keys in use that are missing from the storage but not retired: the stored keys
-// were replaced or lost.
+// lacking returns keys in use that are missing from the storage but not retired: the stored keys were replaced or lost.
 func (s *keySet) lacking(inUse *keySet) (missing []storedKey) {
 	if inUse == nil {
 		return nil
@@ -390,8 +388,7 @@ func (k *Keyring) alter(ctx context.Context, doing string, altered func(*keySet)
 	return err
 }
 
-// rotated returns the keys without retired ones, with lost ones, and with a new one for each token
-// algorithm.
+// rotated returns the keys without retired ones, with lost ones, and with a new one for each token algorithm.
 func (s *keySet) rotated(now time.Time) ([]storedKey, error) {
 	keys, err := s.renewed(now)
 	if err != nil {
@@ -439,9 +436,8 @@ func (s *keySet) without(kid string, now time.Time) ([]storedKey, error) {
 // watchInterval is the time between checks of shared keys.
 const watchInterval = time.Second
 
-// Watch checks the keys of an authentic storage until ctx ends: new keys of other gateways are used
-// as soon as they are stored, and lost keys are restored before they are needed. Other storage is
-// not watched.
+// Watch checks the keys of an authentic storage until ctx ends: new keys of other gateways are used as soon
+// as they are stored, and lost keys are restored before they are needed. Other storage is not watched.
 func (k *Keyring) Watch(ctx context.Context) {
 	if !k.storage.IsAuthentic() {
 		return
@@ -458,8 +454,7 @@ func (k *Keyring) Watch(ctx context.Context) {
 	}
 }
 
-// look reloads the keys if the stored document has changed. Errors are recorded and retried with
-// the next check.
+// look reloads the keys if the stored document has changed. Errors are recorded and retried with the next check.
 func (k *Keyring) look(ctx context.Context) {
 	k.inUse.mu.Lock()
 	defer k.inUse.mu.Unlock()

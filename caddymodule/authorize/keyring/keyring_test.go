@@ -248,9 +248,8 @@ func storedKeys(t *testing.T) []storedKey {
 	return set.keys
 }
 
-// A missing stored key, e.g. after restoring a backup, does not cause a new key, which would
-// invalidate its tokens. A key missing because it was retired does not prevent use of the stored
-// keys.
+// A missing stored key, e.g. after restoring a backup, does not cause a new key, which would invalidate
+// its tokens. A key missing because it was retired does not prevent use of the stored keys.
 func TestKeysPartlyGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -280,8 +279,7 @@ func TestKeysPartlyGone(t *testing.T) {
 	})
 }
 
-// A due key is not generated while the keys in use are missing, because their tokens would become
-// invalid.
+// A due key is not generated while the keys in use are missing, because their tokens would become invalid.
 func TestKeysGoneWhenDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -137,8 +137,7 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 	return s, err
 }
 
-// precompute saves a sixth of the time of each signature, because go-jose decodes RSA keys without
-// precomputed values.
+// precompute saves a sixth of the time of each signature, because go-jose decodes RSA keys without precomputed values.
 func precompute(key any) {
 	if key, ok := key.(*rsa.PrivateKey); ok {
 		key.Precomputed = rsa.PrecomputedValues{}
@@ -195,8 +194,7 @@ type Signing interface {
 
 // Sealing seals data stored by browsers.
 type Sealing interface {
-	// Seal encrypts and authenticates a text with the current time. Unsealing requires the same
-	// binding.
+	// Seal encrypts and authenticates a text with the current time. Unsealing requires the same binding.
 	Seal(ctx context.Context, text, binding string) (string, error)
 
 	// Unseal returns a text sealed at most maxAge ago, or [ErrUnsealed].
@@ -234,8 +232,7 @@ func Sign(ctx context.Context, keys Signing, alg jose.SignatureAlgorithm, typ st
 
 var _ Keys = (*Keyring)(nil)
 
-// ErrUnsealed means that a text was not sealed by this keyring with this binding, or not recently
-// enough.
+// ErrUnsealed means that a text was not sealed by this keyring with this binding, or not recently enough.
 var ErrUnsealed = errors.New("not sealed by us, for this browser, or not lately")
 
 // Seal implements [Sealing] with AES-256-GCM. The form is <key id>.<base64url>.

@@ -105,8 +105,7 @@ func (k *storageKeyring) SealStored(ctx context.Context, text, binding string) (
 	return keys.seal(text, binding)
 }
 
-// UnsealStored implements [Storing]. It ignores the sealing time, because a wrong clock must not
-// prevent sign-in.
+// UnsealStored implements [Storing]. It ignores the sealing time, because a wrong clock must not prevent sign-in.
 func (k *storageKeyring) UnsealStored(ctx context.Context, sealed, binding string) (string, error) {
 	keys, err := k.get(ctx)
 	if err != nil {
@@ -185,10 +184,9 @@ func (k *storageKeyring) read(ctx context.Context) (*storageKeys, error) {
 
 var _ Storing = (*storageKeyring)(nil)
 
-// The storage key seals data that is stored for longer than the lifetime of the other keys, e.g.
-// second factors. It is never rotated and has its own file: an older version, unaware of the key,
-// would retire it. Several keys exist if the storage lost one and another gateway generated a key
-// before it was restored.
+// The storage key seals data that is stored for longer than the lifetime of the other keys, e.g. second
+// factors. It is never rotated and has its own file: an older version, unaware of the key, would retire it.
+// Several keys exist if the storage lost one and another gateway generated a key before it was restored.
 
 // storageKeys are the storage keys in their stored form.
 type storageKeys struct {
@@ -232,8 +230,7 @@ func parseStorageKeys(document []byte) (*storageKeys, error) {
 	return keys, nil
 }
 
-// joinStorageKeys returns a document with the storage keys in use added, or with a new key if there
-// are none.
+// joinStorageKeys returns a document with the storage keys in use added, or with a new key if there are none.
 func joinStorageKeys(document []byte, inUse *storageKeys) ([]byte, error) {
 	keys, err := parseStorageKeys(document)
 	switch {
@@ -251,8 +248,7 @@ func joinStorageKeys(document []byte, inUse *storageKeys) ([]byte, error) {
 	return json.Marshal(key)
 }
 
-// SharedKeys are keys that an operator configures for several gateways. The first key seals; all
-// keys unseal.
+// SharedKeys are keys that an operator configures for several gateways. The first key seals; all keys unseal.
 type SharedKeys []*Sealer
 
 const (

@@ -16,8 +16,7 @@ func newKeyring(storage keyring.Storage) *keyring.Keyring {
 	return keyring.New(storage, "keys.json", slog.New(slog.DiscardHandler))
 }
 
-// Stored data can be unsealed for years by any gateway on the same storage, while the other keys
-// are rotated.
+// Stored data can be unsealed for years by any gateway on the same storage, while the other keys are rotated.
 func TestStoredOpensForYears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

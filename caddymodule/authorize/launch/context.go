@@ -180,20 +180,18 @@ type Registered struct {
 	Context
 	Launcher string `json:"launcher"`            // client that registered the launch; empty for the launch page, where the person chooses
 	ClientID string `json:"client_id"`           // client_id of the app
-	User     string `json:"user,omitempty"`      // sub of the person; or
-	FHIRUser string `json:"fhir_user,omitempty"` // FHIR reference of the person
+	User     string `json:"user,omitempty"`      // sub of the person; "" for any
+	FHIRUser string `json:"fhir_user,omitempty"` // fhirUser of the person; "" for any
 
 	// Simulated is the fault to simulate for testing the app: a name in [Simulated], or "".
 	// Launches of clients have none.
 	Simulated string `json:"simulated,omitempty"`
 }
 
-// ShortToken is the name of a fault after the authorization response: access tokens expire within
-// seconds.
+// ShortToken is the name of a fault after the authorization response: access tokens expire within seconds.
 const ShortToken = "short_token"
 
-// Simulated contains the faults of a launch by name: the error of the authorization response, or
-// nil for [ShortToken].
+// Simulated contains the faults of a launch by name: the error of the authorization response, or nil for [ShortToken].
 var Simulated = map[string]*oauth2.Error{
 	"access_denied": {Code: "access_denied", Description: "simulated: the person refuses", Shown: true},
 	"server_error":  {Code: "server_error", Description: "simulated: the authorization server fails", Shown: true},
@@ -214,8 +212,7 @@ func (l *Registered) IsFor(sub, fhirUser string) bool {
 	return (l.User == "" || l.User == sub) && (l.FHIRUser == "" || l.FHIRUser == fhirUser)
 }
 
-// ErrUnknown means that a launch is unknown, used, expired, or for another app, deliberately
-// indistinguishable.
+// ErrUnknown means that a launch is unknown, used, expired, or for another app, deliberately indistinguishable.
 var ErrUnknown = &oauth2.Error{
 	Code:        "invalid_request",
 	Description: "launch is unknown: it was used already, is older than ten minutes, or is for another app. Launch the app from the EHR again.",
@@ -229,8 +226,7 @@ var ErrOtherPerson = &oauth2.Error{
 	Shown:       true,
 }
 
-// maxLaunches is the maximum number of pending launches per person and client. Beyond it, the
-// oldest are deleted.
+// maxLaunches is the maximum number of pending launches per person and client. Beyond it, the oldest are deleted.
 const maxLaunches = 100
 
 // Launches manages the launches registered by EHRs.

@@ -28,8 +28,7 @@ type Person struct {
 	tokenclaim.Attributes
 }
 
-// isClinician reports whether a person searches for patients, rather than choosing among related
-// ones.
+// isClinician reports whether a person searches for patients, rather than choosing among related ones.
 func (p Person) isClinician() bool {
 	return len(p.Patients) == 0 && strings.HasPrefix(p.FHIRUser, "Practitioner") // or PractitionerRole
 }
@@ -395,8 +394,7 @@ func (e *encounterResource) encounter(fhirBase, patient string) (Encounter, bool
 	return shown, e.ResourceType == "Encounter" && IsID(e.ID) && ofPatient
 }
 
-// Encounters returns the latest encounters of a patient, at most [MaxShown], and whether there are
-// more.
+// Encounters returns the latest encounters of a patient, at most [MaxShown], and whether there are more.
 func (ps *Patients) Encounters(ctx context.Context, person Person, patient string) (list []Encounter, more bool, err error) {
 	query := url.Values{"patient": {patient}, "_sort": {"-date"}, "_count": {strconv.Itoa(MaxShown)}}
 	var found bundle[encounterResource]

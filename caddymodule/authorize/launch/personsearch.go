@@ -67,8 +67,7 @@ const (
 	maxValue = 1 << 10        // in bytes
 )
 
-// Queries returns the searches possible with a person's claims and verified address, if any.
-// birthDate may be empty.
+// Queries returns the searches possible with a person's claims and verified address, if any. birthDate may be empty.
 func Queries(searches []PersonSearch, claims map[string]any, address, birthDate string) (asked []PersonQuery) {
 	for _, s := range searches {
 		values, born := []string{address}, birthDate
@@ -228,8 +227,7 @@ func (p *personResource) is(q PersonQuery, now time.Time) bool {
 	})
 }
 
-// isCurrent reports whether an item is current, because addresses are reassigned. An end date
-// includes its last day.
+// isCurrent reports whether an item is current, because addresses are reassigned. An end date includes its last day.
 func (i *personItem) isCurrent(now time.Time) bool {
 	end := i.Period.End[:min(len(i.Period.End), len(time.DateOnly))]
 	return i.Use != "old" && (end == "" || end >= now.UTC().Format(time.DateOnly)[:len(end)])

@@ -156,8 +156,7 @@ func (l *Policy) Complete() error {
 	return oauth2.CheckLifetime("lockout: max_wait", l.MaxWait, longestWait)
 }
 
-// Attempt calls check, or returns a [WaitError] if a counter must wait. Only the error wrong counts
-// as a failure.
+// Attempt calls check, or returns a [WaitError] if a counter must wait. Only the error wrong counts as a failure.
 func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, check func() error) (err error) {
 	if l.Off {
 		return check()
@@ -211,11 +210,10 @@ func (l *Limiter) settle(ctx context.Context, counters []counter, err error) err
 	return err
 }
 
-// AttemptSecret counts an attempt that ended with err, and returns err, or a rejection after too
-// many failures. Failures are counted per network, both for this client or registration and in
-// total, so that failures elsewhere block nobody. Failures in the same network do not block a
-// correct secret that cannot be guessed. A success resets the failures of its client, not of the
-// network.
+// AttemptSecret counts an attempt that ended with err, and returns err, or a rejection after too many
+// failures. Failures are counted per network, both for this client or registration and in total, so
+// that failures elsewhere block nobody. Failures in the same network do not block a correct secret that
+// cannot be guessed. A success resets the failures of its client, not of the network.
 func (l *Limiter) AttemptSecret(r *http.Request, whose string, err error, guessable bool) error {
 	if err == nil && !guessable {
 		return nil
@@ -244,9 +242,8 @@ func (l *Limiter) secretCounters(ctx context.Context, whose string) ([]counter, 
 }
 
 const (
-	// QueueTimeout is the maximum time of a password in each of two queues: for other attempts at
-	// the same account, and for the comparison. After that, any response is better than a browser
-	// that seems to hang.
+	// QueueTimeout is the maximum time of a password in each of two queues: for other attempts at the same
+	// account, and for the comparison. After that, any response is better than a browser that seems to hang.
 	QueueTimeout = 10 * time.Second
 
 	// BusyWait is the retry time after a [BusyError].

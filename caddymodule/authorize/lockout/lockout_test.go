@@ -47,9 +47,8 @@ func (c *counting) Compare(hash, password []byte) (bool, error) {
 	return string(hash) == string(password), nil
 }
 
-// After ten consecutive failures each further failure causes a wait that doubles up to the maximum,
-// during which no password is compared, not even a correct one. Existing and nonexistent users
-// behave the same.
+// After ten consecutive failures each further failure causes a wait that doubles up to the maximum, during
+// which no password is compared, not even a correct one. Existing and nonexistent users behave the same.
 func TestLockout(t *testing.T) {
 	t.Parallel()
 	for _, user := range []string{"alice", "nobody"} {
@@ -127,8 +126,7 @@ func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
 	}
 }
 
-// Failures elsewhere do not lock out the owner in a known browser, and another user's known browser
-// gains no attempts.
+// Failures elsewhere do not lock out the owner in a known browser, and another user's known browser gains no attempts.
 func TestLockoutSparesKnownBrowsers(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -384,7 +382,7 @@ func TestLockoutCountsThoseWhoLeave(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	if status := authorizetest.Guess(t, s, "bob", "other"); status != http.StatusFound {
-		t.Errorf("another: %d", status) // the failure was counted in the store
+		t.Errorf("another: %d", status) // 429 would mean that the failure was counted globally
 	}
 }
 

@@ -26,8 +26,7 @@ import (
 )
 
 const (
-	// tryLifetime is the lifetime of a reservation if its gateway crashes. An attempt that takes
-	// longer has no result.
+	// tryLifetime is the lifetime of a reservation if its gateway crashes. An attempt that takes longer has no result.
 	tryLifetime = 3 * QueueTimeout
 
 	// clockDifference is the maximum difference between gateways' estimates of the store's time.
@@ -97,9 +96,8 @@ func (l *Limiter) pause(ctx context.Context, c counter, pause time.Duration) err
 	}
 }
 
-// settleTry counts a reserved attempt, even if the client disconnected to avoid that. If it took
-// too long, other attempts may have replaced it: then it is not counted, and its error must replace
-// the result.
+// settleTry counts a reserved attempt, even if the client disconnected to avoid that. If it took too long,
+// other attempts may have replaced it: then it is not counted, and its error must replace the result.
 func (l *Limiter) settleTry(ctx context.Context, counters []counter, u try, o outcome) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), QueueTimeout)
 	defer cancel()
@@ -414,11 +412,10 @@ const (
 // an account, so that several cookies are worth little more than one.
 const devicesLimit = 2
 
-// Counters returns the counters of an attempt, and whether the browser is known for the account.
-// For a known browser these are its own and the counter of all known browsers, otherwise the
-// account's and the address's. A success resets only the failures of the account (without one, of
-// the name) in this browser, because other accounts or spellings with the same counter may be the
-// attacker's own.
+// Counters returns the counters of an attempt, and whether the browser is known for the account. For a
+// known browser these are its own and the counter of all known browsers, otherwise the account's and
+// the address's. A success resets only the failures of the account (without one, of the name) in this
+// browser, because other accounts or spellings with the same counter may be the attacker's own.
 func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counters []counter, known bool, err error) {
 	ctx := r.Context()
 	name = CanonicalName(name)

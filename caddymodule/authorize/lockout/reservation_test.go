@@ -247,8 +247,7 @@ func TestSharedTryOfGatewayThatDied(t *testing.T) {
 	})
 }
 
-// A gateway that was suspended during an attempt discards its result, because another attempt may
-// have replaced it.
+// A gateway that was suspended during an attempt discards its result, because another attempt may have replaced it.
 func TestSharedTryThatTookTooLong(t *testing.T) {
 	t.Parallel()
 	for _, result := range []error{nil, errWrong} {
@@ -265,8 +264,7 @@ func TestSharedTryThatTookTooLong(t *testing.T) {
 	}
 }
 
-// An attempt takes two round trips, or three after a failure counted by another gateway. A client
-// secret takes one.
+// An attempt takes two round trips, or three after a failure counted by another gateway. A client secret takes one.
 func TestSharedRoundTrips(t *testing.T) {
 	t.Parallel()
 	counters := personal("alice", "192.0.2.1")
@@ -374,8 +372,7 @@ func TestLocalStoreOfTwoServers(t *testing.T) {
 	})
 }
 
-// Names and addresses share counters unpredictably, so that attackers cannot choose an address with
-// a victim's counter.
+// Names and addresses share counters unpredictably, so that attackers cannot choose an address with a victim's counter.
 func TestCountersCannotBeForeseen(t *testing.T) {
 	t.Parallel()
 	limiter := func(storage keyring.Storage) *Limiter {
@@ -413,8 +410,7 @@ func TestCanonicalNameIsBounded(t *testing.T) {
 	}
 }
 
-// A success resets the failures of its own account only, not of others that share the counter by
-// hash.
+// A success resets the failures of its own account only, not of others that share the counter by hash.
 func TestTallyForgives(t *testing.T) {
 	t.Parallel()
 	fails := func(owners ...string) (t tally) {

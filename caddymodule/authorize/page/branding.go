@@ -135,8 +135,7 @@ func (l *Logo) address() string {
 	return endpoint.Logo + "?" + l.version
 }
 
-// ServeHTTP sends the image. The CSP prevents scripts in an SVG image, even if it is opened as a
-// page.
+// ServeHTTP sends the image. The CSP prevents scripts in an SVG image, even if it is opened as a page.
 func (l *Logo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", l.contentType)
@@ -160,8 +159,7 @@ type color [3]float64
 var (
 	white, black = color{1, 1, 1}, color{}
 
-	// Backgrounds of the light and dark schemes: the background in style.css with the lower
-	// contrast.
+	// Backgrounds of the light and dark schemes: the background in style.css with the lower contrast.
 	light = color{0xf2 / 255., 0xf5 / 255., 0xf7 / 255.}
 	dark  = color{0x18 / 255., 0x23 / 255., 0x2b / 255.}
 )
@@ -184,8 +182,7 @@ func (c color) String() string {
 	return fmt.Sprintf("#%02x%02x%02x", channel(c[0]), channel(c[1]), channel(c[2]))
 }
 
-// palette returns a scheme's variables for a site's color: buttons unchanged if visible, and links
-// in a readable shade.
+// palette returns a scheme's variables for a site's color: buttons unchanged if visible, and links in a readable shade.
 func (c color) palette(background color) string {
 	button := c.shade(background, shapeContrast)
 	return fmt.Sprintf("--accent: %s; --button: %s; --on-button: %s;", c.shade(background, textContrast), button, button.readable())

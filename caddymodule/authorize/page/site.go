@@ -102,9 +102,8 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	}
 }
 
-// Policy contains the permissions of a page beyond showing text, as sources of its
-// Content-Security-Policy. No page may load anything else, run another script, or be framed by
-// other sites (RFC 9700 §4.16).
+// Policy contains the permissions of a page beyond showing text, as sources of its Content-Security-Policy.
+// No page may load anything else, run another script, or be framed by other sites (RFC 9700 §4.16).
 type Policy struct {
 	Ancestors  string // origins that may frame the page; default: none
 	FormAction string // targets of forms; default: none
@@ -209,8 +208,7 @@ func newSMARTStyle(issuer string, b *Branding) (*SMARTStyle, error) {
 	return &SMARTStyle{issuer, base64.RawURLEncoding.EncodeToString(sum[:6]), body}, err
 }
 
-// URL returns the URL of the style, which changes with its content, because apps may cache it
-// forever.
+// URL returns the URL of the style, which changes with its content, because apps may cache it forever.
 func (s *SMARTStyle) URL() string { return s.issuer + endpoint.SMARTStyle + "?v=" + s.version }
 
 // ServeHTTP implements [http.Handler].

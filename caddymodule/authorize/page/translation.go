@@ -20,8 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// translation contains a language and its texts by their English text; plurals by the English
-// plural form.
+// translation contains a language and its texts by their English text; plurals by the English plural form.
 type translation struct {
 	tag   language.Tag
 	texts map[string]forms
@@ -154,8 +153,7 @@ var (
 	matcher   = newMatcher()
 )
 
-// Languages returns the languages of the pages for ui_locales_supported (OpenID Connect Discovery
-// §3).
+// Languages returns the languages of the pages for ui_locales_supported (OpenID Connect Discovery §3).
 func Languages() (tags []string) {
 	for _, l := range languages {
 		tags = append(tags, l.tag.String())
@@ -183,8 +181,7 @@ func languageOf(r *http.Request, locales string) *translation {
 	return english
 }
 
-// parseLocales parses language tags in order of preference, separated by spaces. Invalid tags are
-// ignored.
+// parseLocales parses language tags in order of preference, separated by spaces. Invalid tags are ignored.
 func parseLocales(locales string) (tags []language.Tag) {
 	if len(locales) > maxLocales {
 		return nil

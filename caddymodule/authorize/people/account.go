@@ -368,8 +368,7 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 	return accountID(p.subIssuer(), subject)
 }
 
-// resource validates the provider's fhirUser claim and returns the result of a search at the FHIR
-// server, if any.
+// resource validates the provider's fhirUser claim and returns the result of a search at the FHIR server, if any.
 func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*launch.FoundPerson, error) {
 	logger := a.Logger.With("idp", p.Key, "subject", id.subject, "user", id.user.username)
 	if name := id.user.username; name != "" && !isName(name) {
@@ -395,8 +394,7 @@ func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*la
 	return nil, nil
 }
 
-// checkFHIRUser makes the reference relative to the FHIR base, or drops it if it does not name a
-// person there.
+// checkFHIRUser makes the reference relative to the FHIR base, or drops it if it does not name a person there.
 func (a *Accounts) checkFHIRUser(ctx context.Context, claim string, user *User, logger *slog.Logger) {
 	reference := strings.TrimPrefix(user.FHIRUser, a.FHIRBase+"/")
 	if user.FHIRUser = reference; CheckFHIRUser(reference) != nil {
@@ -538,8 +536,7 @@ func (a *Accounts) linked(p *Provider, id identity) *User {
 	return nil
 }
 
-// links reports whether a person of the provider is the local user. At most one user matches
-// ([Directory.Add]).
+// links reports whether a person of the provider is the local user. At most one user matches ([Directory.Add]).
 func (p *Provider) links(id identity, user *User) bool {
 	address := id.verifiedEmail()
 	return p.LinkEmail && address != "" && user.EmailVerified && lowered(user.Email) == lowered(address)

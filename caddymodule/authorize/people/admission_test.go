@@ -354,8 +354,7 @@ func TestMappedFHIRUser(t *testing.T) {
 	}
 }
 
-// A linked user's refresh token survives a restart that empties the store, because the link is
-// stored durably.
+// A linked user's refresh token survives a restart that empties the store, because the link is stored durably.
 func TestLinkedUserAfterRestart(t *testing.T) {
 	t.Parallel()
 	p, durable := providertest.Start(t), store.NewMemory(0, 0)

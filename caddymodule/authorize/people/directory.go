@@ -40,9 +40,8 @@ type Directory struct {
 	turns   *hashTurns
 }
 
-// decoy returns a hash to compare for an unknown name, so that timing does not reveal which names
-// exist. Each name always gets the same hash of some user: with a single decoy, users with faster
-// hashes would stand out.
+// decoy returns a hash to compare for an unknown name, so that timing does not reveal which names exist. Each
+// name always gets the same hash of some user: with a single decoy, users with faster hashes would stand out.
 func (d *Directory) decoy(id string) string {
 	return d.users.Substitute(id).PasswordHash
 }
@@ -190,10 +189,9 @@ func (d *Directory) SignIn(ctx context.Context, network string, known bool, id, 
 	return user, nil
 }
 
-// hashTurns limits concurrent password comparisons, because anyone can send passwords and each
-// comparison uses a core for tens of milliseconds or more. Networks are queued fairly. Known
-// browsers have a queue of their own, so that floods from any number of networks do not delay users
-// at their usual computers.
+// hashTurns limits concurrent password comparisons, because anyone can send passwords and each comparison
+// uses a core for tens of milliseconds or more. Networks are queued fairly. Known browsers have a queue of
+// their own, so that floods from any number of networks do not delay users at their usual computers.
 type hashTurns struct {
 	strangers, known *fairqueue.Queue
 }

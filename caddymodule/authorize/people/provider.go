@@ -102,7 +102,7 @@ type IdentityProvider struct {
 
 	Timeout       time.Duration     `json:"-"` // timeout of each request to the provider; default 10s
 	Transport     http.RoundTripper `json:"-"` // HTTP transport of these requests; default: that of [relyingparty.Config]
-	Google        bool              `json:"-"` // omit the prefix "error getting token" and use the provider's error code
+	Google        bool              `json:"-"` // errors contain the provider's error code instead of "error getting token"
 	ACRClaim      string            `json:"-"` // claim and parameter used instead of acr; default acr
 	SelectAccount bool              `json:"-"` // the provider supports prompt=select_account, even if its discovery document omits it
 	Revalidate    Revalidation      `json:"-"` // revalidation of sign-ins
@@ -143,8 +143,7 @@ type AllowRule struct {
 	// `email` or `group`. Required.
 	Claim string `json:"claim,omitempty"`
 
-	// A group, an e-mail address, or `*@domain` for a domain. Addresses must be verified by the
-	// provider. Required.
+	// A group, an e-mail address, or `*@domain` for a domain. Addresses must be verified by the provider. Required.
 	Value string `json:"value,omitempty"`
 }
 
@@ -185,8 +184,7 @@ func CheckDomain(domain string) error {
 	return nil
 }
 
-// Check returns an error if a rule can never match or is ambiguous: parsers disagree about
-// addresses with two @.
+// Check returns an error if a rule can never match or is ambiguous: parsers disagree about addresses with two @.
 func (r AllowRule) Check() error {
 	switch {
 	case r.isOnGroup() && r.Value != "":
@@ -328,8 +326,7 @@ const (
 	maxPatients = 50      // patients that one person may choose
 )
 
-// claimText returns a claim as text; "" if it is too long or not of its type in OpenID Connect Core
-// §5.1.
+// claimText returns a claim as text; "" if it is too long or not of its type in OpenID Connect Core §5.1.
 func claimText(name string, claim any) (text string) {
 	switch v := claim.(type) {
 	case bool:
@@ -527,8 +524,7 @@ type Ways struct {
 	Providers []*Provider // in the order of the client's list
 }
 
-// Ways returns the sign-in methods for a client's list of keys; for an empty list all, in
-// configuration order.
+// Ways returns the sign-in methods for a client's list of keys; for an empty list all, in configuration order.
 func (a *Accounts) Ways(keys []string) Ways {
 	if len(keys) == 0 {
 		keys = append([]string{Local}, a.ProviderKeys...)
@@ -543,8 +539,7 @@ func (a *Accounts) Ways(keys []string) Ways {
 	return ways
 }
 
-// Has reports whether the provider with the key is a sign-in method; "" and [Local] mean the
-// password sign-in.
+// Has reports whether the provider with the key is a sign-in method; "" and [Local] mean the password sign-in.
 func (w Ways) Has(key string) bool {
 	if key == "" || key == Local {
 		return w.Local

@@ -46,8 +46,7 @@ type User struct {
 	// such as address.locality. See [CheckClaim].
 	Claims map[string]string
 
-	// Disabled users cannot sign in, not even through a linked identity provider, and their
-	// sessions and tokens end.
+	// Disabled users cannot sign in, not even through a linked identity provider, and their sessions and tokens end.
 	Disabled bool
 
 	Groups []string `json:"-"` // configured groups, or the provider's
@@ -163,8 +162,7 @@ func (u *User) Person() launch.Person {
 	return launch.Person{Subject: u.ID, FHIRUser: u.FHIRUser, Patients: u.Patients, Attributes: u.Attributes()}
 }
 
-// furtherClaims are the claims without a field in [User]. For parts of an address, see OpenID
-// Connect Core §5.1.1.
+// furtherClaims are the claims without a field in [User]. For parts of an address, see OpenID Connect Core §5.1.1.
 var furtherClaims = []string{
 	"family_name", "given_name", "middle_name", "nickname", "profile", "picture", "website", "gender",
 	"birthdate", "zoneinfo", "locale", "updated_at", "phone_number_verified",

@@ -10,8 +10,7 @@ import (
 	"encoding/json"
 )
 
-// Authenticator is a passkey in software, including the browser's role (Web Authentication Level
-// 3).
+// Authenticator is a passkey in software, including the browser's role (Web Authentication Level 3).
 type Authenticator struct {
 	Origin     string // origin of the page
 	RPID       string // relying party id of the passkey
@@ -38,8 +37,7 @@ type credentialAnswer struct {
 	Response map[string]string `json:"response"`
 }
 
-// Create creates a passkey for the options of navigator.credentials.create and returns the
-// response.
+// Create creates a passkey for the options of navigator.credentials.create and returns the response.
 func (a *Authenticator) Create(options string) (string, error) {
 	var o credentialOptions
 	if err := json.Unmarshal([]byte(options), &o); err != nil {

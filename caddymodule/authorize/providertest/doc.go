@@ -1,5 +1,4 @@
-// Package providertest is an OpenID provider with configurable faults, for tests of relying
-// parties.
+// Package providertest is an OpenID provider with configurable faults, for tests of relying parties.
 //
 // [Start] starts a provider on a TCP port. By default it is correct: the authorization endpoint
 // responds at once with a code for [Alice], or for the person named by login_hint; codes are
@@ -18,6 +17,5 @@
 //
 // [Authenticator] is a passkey in software: authenticator.go.
 //
-// All providers of a process share an RSA key, because generating one is slow. They differ by
-// issuer.
+// All providers of a process share an RSA key, because generating one is slow. They differ by issuer.
 package providertest

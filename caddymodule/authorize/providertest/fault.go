@@ -119,8 +119,7 @@ func ErrorResponse(status int, code string) Fault {
 	return JSON(status, map[string]string{"error": code, "error_description": "as the test wants it"})
 }
 
-// Redirect responds with 307, which preserves method and body: a client that follows it sends the
-// code and the secret.
+// Redirect responds with 307, which preserves method and body: a client that follows it sends the code and the secret.
 func Redirect(location string) Fault {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", location)
@@ -148,8 +147,7 @@ func linger(conn net.Conn) {
 	}
 }
 
-// writeJSON writes a JSON response. Write errors do not matter, because the client may have
-// disconnected.
+// writeJSON writes a JSON response. Write errors do not matter, because the client may have disconnected.
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -65,8 +65,7 @@ func (s *faultyStore) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Store.Do(ctx, calls...)
 }
 
-// inHospital runs a test in a synctest bubble with a number of gateways that sweep; a negative
-// number disables sweeps.
+// inHospital runs a test in a synctest bubble with a number of gateways that sweep; a negative number disables sweeps.
 func inHospital(t *testing.T, gateways int, change func(*people.IdentityProvider, *authorize.Config), test func(*hospital)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

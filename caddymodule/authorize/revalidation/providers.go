@@ -307,8 +307,7 @@ func (s *suspensions) waits(ctx context.Context, r *record, held held) (bool, er
 	return !s.mayRetry(ctx, r), nil
 }
 
-// swept renews suspensions that still affect sign-ins, and lifts suspensions with accepted denials
-// that affect none.
+// swept renews suspensions that still affect sign-ins, and lifts suspensions with accepted denials that affect none.
 func (s *suspensions) swept(ctx context.Context, providers []string, held held) error {
 	for _, key := range providers {
 		until, err := s.revocations.Suspended(ctx, key)

@@ -207,8 +207,7 @@ func TestSilentProviderDelaysFew(t *testing.T) {
 	})
 }
 
-// Despite concurrent checks at gateways with a shared store, no refresh token is sent twice, and no
-// sign-in is lost.
+// Despite concurrent checks at gateways with a shared store, no refresh token is sent twice, and no sign-in is lost.
 func TestRefreshTokensAreSentOnce(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 3, nil, func(h *hospital) {
@@ -274,9 +273,8 @@ func upstreamRecord(c *store.Call) bool {
 	return c.Op == store.Swap && strings.HasPrefix(c.Key, "upstream:")
 }
 
-// A rotated refresh token is stored as soon as the store permits, while the claim lasts. If it is
-// lost nevertheless, e.g. with a crashed gateway, checks use the previous token, and the provider
-// decides.
+// A rotated refresh token is stored as soon as the store permits, while the claim lasts. If it is lost
+// nevertheless, e.g. with a crashed gateway, checks use the previous token, and the provider decides.
 func TestAnswerNotStored(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -409,8 +407,7 @@ func TestSealedAtRest(t *testing.T) {
 	})
 }
 
-// However often the server is replaced by changes of users or clients, its sweeps revoke the access of removed
-// people.
+// However often the server is replaced by changes of users or clients, its sweeps revoke the access of removed people.
 func TestSweepsOfServersInTurn(t *testing.T) {
 	t.Parallel()
 	for _, each := range []time.Duration{time.Second, 50 * time.Second} {

@@ -25,8 +25,7 @@ const (
 	// revoked token becomes valid: revocations outlast tokens by that time.
 	ClockJump = 24 * time.Hour
 
-	// cutoffLifetime exceeds the lifetime of every access token and code. Refresh tokens are
-	// deleted instead.
+	// cutoffLifetime exceeds the lifetime of every access token and code. Refresh tokens are deleted instead.
 	cutoffLifetime = keyring.Retention + ClockJump + time.Minute
 )
 
@@ -92,13 +91,11 @@ func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string
 	return nil
 }
 
-// EndSession voids what was issued in a session, and deletes what is over with it: entries of
-// the durable store, and of that of what is in flight, if it is another. If a store is full,
-// they make room for the cutoff, so that people can always sign out. What is durable goes
-// last: while it is there, a failure can be made good.
+// EndSession voids everything issued in a session, and deletes entries that end with it in both
+// stores. If a store is full, they make room for the cutoff, so that logout always works. Durable
+// entries are deleted last: while they exist, a failure can be repaired.
 //
-// The cutoff lies in the future, to cover what is issued until the session is deleted. No
-// other session has its sid.
+// The cutoff is in the future, to cover grants issued until the session is deleted. No other session has the same sid.
 func (r *Revocations) EndSession(ctx context.Context, sid string, inFlight, durable []string) (err error) {
 	at, cutoff := r.Now().Add(endingTime), []string{SessionCutoff(sid)}
 	if r.near != r.durable {

@@ -1,8 +1,7 @@
 // Package revocation manages revoked tokens and cutoffs.
 //
-// All data is in the durable store. A copy for checks of access tokens is in the store of
-// in-flight data, loaded after a restart, or, if gateways share the durable store, in the
-// gateway's replica.
+// All data is in the durable store. A copy for checks of access tokens is in the store of in-flight
+// data, loaded after a restart, or, if gateways share the durable store, in the gateway's replica.
 package revocation
 
 import (
@@ -22,9 +21,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// Revocations manages revoked tokens and grants. They are in the durable store. Checks read a near
-// copy: in the store of in-flight data, or, if several gateways share the durable store, in this
-// gateway's replica.
+// Revocations manages revoked tokens and grants. They are in the durable store. Checks read a near copy: in
+// the store of in-flight data, or, if several gateways share the durable store, in this gateway's replica.
 type Revocations struct {
 	near, durable store.Store
 	inFlight      store.Store // store of the marks of used codes
@@ -44,8 +42,7 @@ func New(inFlight, durable store.Store, logger *slog.Logger) *Revocations {
 	return r
 }
 
-// Now returns the time for dating revocations and grants; gateways that share a store use the
-// store's clock.
+// Now returns the time for dating revocations and grants; gateways that share a store use the store's clock.
 func (r *Revocations) Now() time.Time { return store.Now(r.durable) }
 
 const revokedPrefix = "revoked:"
@@ -57,9 +54,8 @@ func UsedCodeKey(family string) string { return "token:" + family }
 var CodeRedeemed = []byte("its code was used")
 
 // Revoke voids an access token or an entire grant by id, for the remaining lifetime (negative if
-// expired) plus [ClockJump] and a margin for clock skew. In the same step it deletes the ended
-// entries of the durable store. In a full store, the mark of the grant's code, which is void too,
-// makes room.
+// expired) plus [ClockJump] and a margin for clock skew. In the same step it deletes the ended entries
+// of the durable store. In a full store, the mark of the grant's code, which is void too, makes room.
 func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration, ended ...string) error {
 	left += ClockJump + time.Minute
 	until, _ := r.Now().Add(left).MarshalText() // fails only after the year 9999
@@ -106,8 +102,7 @@ func IssuedAt(tokenID string) time.Time {
 // RandomID returns 128 random bits in base64url.
 func RandomID() string { return base64.RawURLEncoding.EncodeToString(oauth2.RandomBytes(IDSize)) }
 
-// A Check reads in a step whether a grant is void. Unlike [Revocations.Revoked], it sees all
-// changes of other gateways.
+// A Check reads in a step whether a grant is void. Unlike [Revocations.Revoked], it sees all changes of other gateways.
 type Check struct {
 	near    store.Store
 	revoked *store.Call // nil without a family
@@ -122,8 +117,7 @@ type Binding struct {
 	ShortLived     bool   // a code or access token; revoked refresh tokens are deleted instead
 }
 
-// Check returns the check of a grant by its family's id, if any, and its binding. It reads as part
-// of [Check.Step].
+// Check returns the check of a grant by its family's id, if any, and its binding. It reads as part of [Check.Step].
 func (r *Revocations) Check(ctx context.Context, family string, b Binding) (*Check, error) {
 	if err := r.load(ctx); err != nil {
 		return nil, err
@@ -161,8 +155,7 @@ func (c *Check) Cutoff() (latest time.Time, err error) {
 	return latest, nil
 }
 
-// Void reports whether the step has read a revocation of the family, or a cutoff for the issue
-// time.
+// Void reports whether the step has read a revocation of the family, or a cutoff for the issue time.
 func (c *Check) Void(issued time.Time) (bool, error) {
 	if c.revoked != nil && c.revoked.Value != nil {
 		return true, nil
@@ -238,8 +231,7 @@ func rareCutoffs(b Binding) []string {
 	return keys
 }
 
-// load copies the revocations stored before this process started, once. Until it succeeds, no token
-// is valid.
+// load copies the revocations stored before this process started, once. Until it succeeds, no token is valid.
 func (r *Revocations) load(ctx context.Context) error {
 	if r.loaded.Load() {
 		return nil

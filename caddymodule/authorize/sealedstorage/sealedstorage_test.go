@@ -184,8 +184,7 @@ func TestSealingKeyIsReplaced(t *testing.T) {
 	}
 }
 
-// Keys from before the store was used are copied by the first gateway that has some, and used by
-// all.
+// Keys from before the store was used are copied by the first gateway that has some, and used by all.
 func TestEarlierKeysAreTakenOver(t *testing.T) {
 	t.Parallel()
 	earlier := [2]*providertest.Storage{{}, {}} // of gateways with their own keys
@@ -422,8 +421,7 @@ func (l *lossyGateways) check(t *testing.T) {
 	}
 }
 
-// If an attacker restores an older entry in the store, keys in use are added again and retired keys
-// are not.
+// If an attacker restores an older entry in the store, keys in use are added again and retired keys are not.
 func TestOlderKeysPutBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -110,8 +110,7 @@ func (s *Sessions) RemoveClients(ctx context.Context, user string) error {
 	return err
 }
 
-// RemoveClient removes a client from the sessions of a user, or from all sessions if user is empty,
-// and notifies it.
+// RemoveClient removes a client from the sessions of a user, or from all sessions if user is empty, and notifies it.
 func (s *Sessions) RemoveClient(ctx context.Context, user, clientID string) error {
 	client, err := s.Participants.Clients.Find(ctx, clientID)
 	if client == nil || err != nil {
@@ -231,8 +230,7 @@ type BackchannelLogout struct {
 	Sessions *Sessions   // sessions to end
 }
 
-// Serve handles the back-channel logout endpoint of a provider (OpenID Connect Back-Channel Logout
-// 1.0 §2.5).
+// Serve handles the back-channel logout endpoint of a provider (OpenID Connect Back-Channel Logout 1.0 §2.5).
 func (b *BackchannelLogout) Serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	if err := b.useLogoutToken(w, r, p); err != nil {
 		e := *oauth2.AsError(err)

@@ -35,9 +35,8 @@ type Listing struct {
 	Sessions *Sessions // sessions to list
 }
 
-// List returns the sessions of a user, or all sessions if user is empty, except sessions that
-// require a new sign-in (see [Sessions.User]). The run time for all sessions is proportional to the
-// size of the store.
+// List returns the sessions of a user, or all sessions if user is empty, except sessions that require a new
+// sign-in (see [Sessions.User]). The run time for all sessions is proportional to the size of the store.
 func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
 	list := []Info{}
 	sessions := allSessions(ctx, l.Sessions.Durable)

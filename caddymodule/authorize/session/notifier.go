@@ -187,10 +187,9 @@ func (p *Participants) Reading(sid, clientID string) *store.Call {
 	return &store.Call{Op: store.Get, Key: participantKey(sid, clientID)}
 }
 
-// Adding returns the calls that add a client to a session, given the result of
-// [Participants.Reading]. Each client has its own entry, so that concurrent additions do not
-// conflict. Unchanged entries are not written, because a write to the durable store costs more than
-// the rest of issuing a code.
+// Adding returns the calls that add a client to a session, given the result of [Participants.Reading].
+// Each client has its own entry, so that concurrent additions do not conflict. Unchanged entries are
+// not written, because a write to the durable store costs more than the rest of issuing a code.
 func (p *Participants) Adding(found *store.Call, idToken bool) []*store.Call {
 	switch {
 	case bytes.Equal(found.Value, gotIDToken), found.Value != nil && !idToken:
@@ -231,8 +230,7 @@ func (p *Participants) list(ctx context.Context, sid string, clients ...string) 
 	return list, nil
 }
 
-// renewing returns the calls that extend the participants to the lifetime of a session extended by
-// a new sign-in.
+// renewing returns the calls that extend the participants to the lifetime of a session extended by a new sign-in.
 func (p *Participants) renewing(ctx context.Context, sid string) (calls []*store.Call, err error) {
 	list, err := p.list(ctx, sid)
 	for _, participant := range list {

@@ -60,8 +60,7 @@ type Session struct {
 	Address    string            `json:"address,omitempty"`    // IP address of the latest sign-in
 	UserAgent  string            `json:"user_agent,omitempty"` // User-Agent of the latest sign-in
 
-	// UpstreamSubject is the sub of the provider's ID token, to which its logout tokens refer
-	// (end.go).
+	// UpstreamSubject is the sub of the provider's ID token, to which its logout tokens refer (end.go).
 	UpstreamSubject string `json:"upstream_sub,omitempty"`
 	UpstreamSession string `json:"upstream_sid,omitempty"` // sid of the provider's ID token
 
@@ -102,8 +101,7 @@ func parse(sid string, value []byte) (*Session, error) {
 	return stored, nil
 }
 
-// Reading returns the call that reads whether a session exists. Without a value it has ended; see
-// [ErrEnded].
+// Reading returns the call that reads whether a session exists. Without a value it has ended; see [ErrEnded].
 func Reading(sid string) *store.Call { return &store.Call{Op: store.Get, Key: Key(sid)} }
 
 // ErrEnded means that a session ended during a request.
@@ -263,9 +261,8 @@ func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
 	return parse(sid, value)
 }
 
-// FindNamed is [Sessions.Find] for callers with an ID token that contains the sid and the user.
-// That is sufficient to end the session even if its record is malformed, in which case only sid and
-// user are set in the result.
+// FindNamed is [Sessions.Find] for callers with an ID token that contains the sid and the user. That is sufficient
+// to end the session even if its record is malformed, in which case only sid and user are set in the result.
 func (s *Sessions) FindNamed(ctx context.Context, sid, user string) (*Session, error) {
 	stored, err := s.Find(ctx, sid)
 	switch {
@@ -280,9 +277,8 @@ func (s *Sessions) FindNamed(ctx context.Context, sid, user string) (*Session, e
 // Now returns the time for dating sign-ins; gateways that share a store use the store's clock.
 func (s *Sessions) Now() time.Time { return store.Now(s.Durable) }
 
-// Start signs a user in at this browser. The secret is always new, which prevents session fixation.
-// A new sign-in of the same user continues the session with its participants; another user's
-// session ends.
+// Start signs a user in at this browser. The secret is always new, which prevents session fixation. A new
+// sign-in of the same user continues the session with its participants; another user's session ends.
 func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.User, session Session) (*SignedIn, error) {
 	earlier, err := s.OfBrowser(r)
 	if err != nil {
@@ -395,8 +391,7 @@ func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Ca
 	return browser.NewCookie(browser.SessionCookie, cookie.String()), nil
 }
 
-// endDropped ends a user's oldest sessions. Failures are only logged, because the new sign-in has
-// succeeded.
+// endDropped ends a user's oldest sessions. Failures are only logged, because the new sign-in has succeeded.
 func (s *Sessions) endDropped(ctx context.Context, user string, sids []string) {
 	audit.NoteSessionEndReason(ctx, "the person has too many newer ones")
 	var errs []error
@@ -409,11 +404,9 @@ func (s *Sessions) endDropped(ctx context.Context, user string, sids []string) {
 	}
 }
 
-// A cookie identifies a session and proves possession by the browser. Its form is
-// <sid>.<root>.<secret>.
+// A cookie identifies a session and proves possession by the browser. Its form is <sid>.<root>.<secret>.
 //
-// Root and secret authenticate the session; the record contains their digest. The secret is new
-// at each sign-in.
+// Root and secret authenticate the session; the record contains their digest. The secret is new at each sign-in.
 //
 // The root exists as long as the session, whose sid is derived from it. The sid is public: clients
 // see it in ID tokens, and it proves nothing. The root proves possession even without the record,

@@ -124,8 +124,7 @@ func TestEndedSessionsAreNotListed(t *testing.T) {
 	}
 }
 
-// A new sign-in of the same user keeps the sid and changes the secret; a sign-in of another user
-// gets another sid.
+// A new sign-in of the same user keeps the sid and changes the secret; a sign-in of another user gets another sid.
 func TestSignInAgain(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) { c.Users[1].PasswordHash = c.Users[0].PasswordHash }))
@@ -164,9 +163,8 @@ func TestSessionCookieIsWhole(t *testing.T) {
 	}
 }
 
-// A restart that preserves the durable store and the keys ends no session, whether started locally
-// or through a provider, and no grant bound to a session. A later logout notifies the clients from
-// before the restart.
+// A restart that preserves the durable store and the keys ends no session, whether started locally or through a
+// provider, and no grant bound to a session. A later logout notifies the clients from before the restart.
 func TestSessionsOutliveRestart(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -204,8 +202,7 @@ func TestSessionsOutliveRestart(t *testing.T) {
 
 func online() url.Values { return authorizetest.Request(url.Values{"scope": {"openid online_access"}}) }
 
-// Requests of signed-in people write nothing to the durable store, because every write delays the
-// response.
+// Requests of signed-in people write nothing to the durable store, because every write delays the response.
 func TestSessionsAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	writes := 0
@@ -416,8 +413,7 @@ func (d *damagedSession) another() string {
 	return "." + proof
 }
 
-// An unreadable record does not prevent others from ending their sessions, or its user from seeing
-// theirs.
+// An unreadable record does not prevent others from ending their sessions, or its user from seeing theirs.
 func TestUnreadableSessionIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	d := newDamagedSession(t, "{")

@@ -70,8 +70,7 @@ func TestFederatedRequest(t *testing.T) {
 	}
 }
 
-// A response is accepted once, within its lifetime, in the browser of the request and at the
-// callback of its provider.
+// A response is accepted once, within its lifetime, in the browser of the request and at the callback of its provider.
 func TestCallbackIsBound(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

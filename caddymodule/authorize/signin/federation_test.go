@@ -105,8 +105,7 @@ func replaceCookie(r *http.Request, name, value string) {
 	}
 }
 
-// Anyone can send forged responses. Beyond the limit they are not recorded and do not block other
-// sign-ins.
+// Anyone can send forged responses. Beyond the limit they are not recorded and do not block other sign-ins.
 func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	t.Parallel()
 	idp, logger := providertest.Start(t), slog.New(slog.DiscardHandler)

@@ -159,8 +159,7 @@ func (e *signInPage) username(req *Request) string {
 	return req.How.LoginHint
 }
 
-// show shows the sign-in page, with a passkey challenge if local users may sign in and any passkey
-// is enrolled.
+// show shows the sign-in page, with a passkey challenge if local users may sign in and any passkey is enrolled.
 func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, req *Request, data page.SignIn) {
 	c, err := e.passkeyChallenge(w, r, req)
 	if err != nil {
@@ -262,8 +261,7 @@ func isNamed(person *session.SignedIn, hint string) bool {
 	return hint == person.Subject || person.User.IsNamed(hint)
 }
 
-// leave ends the browser's session if it has a provider, and returns the next URL: the provider's
-// logout, or next.
+// leave ends the browser's session if it has a provider, and returns the next URL: the provider's logout, or next.
 func (a *accountSwitch) leave(w http.ResponseWriter, r *http.Request, next string) (string, error) {
 	stored, err := a.sessions.OfBrowser(r)
 	if stored == nil || err != nil || a.accounts.Providers[stored.Provider] == nil {

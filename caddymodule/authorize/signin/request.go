@@ -30,7 +30,7 @@ type Request struct {
 	Once *Once
 
 	AskedFactor  bool // all requested factors have been requested from the person
-	Renewed      bool // the session was renewed for this request, before any page that it requires
+	Renewed      bool // the session was renewed for this request; required pages have not been shown yet
 	justSignedIn bool // signed in with all enrolled factors
 }
 

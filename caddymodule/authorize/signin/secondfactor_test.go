@@ -84,8 +84,7 @@ func TestSecondFactorIsNotSkipped(t *testing.T) {
 	authorizetest.WantStatus(t, b.Get("/oauth2/login?request="+factor), http.StatusBadRequest, "as a request")
 }
 
-// The page is bound to the browser, its lifetime and the account's configuration, and starts at
-// most one session.
+// The page is bound to the browser, its lifetime and the account's configuration, and starts at most one session.
 func TestSecondFactorIsBound(t *testing.T) {
 	t.Parallel()
 	var sameStore *store.Memory
@@ -130,8 +129,7 @@ func TestSecondFactorIsBound(t *testing.T) {
 	}
 }
 
-// A code is accepted once, across sign-ins, restarts and twenty concurrent requests (RFC 6238
-// §5.2).
+// A code is accepted once, across sign-ins, restarts and twenty concurrent requests (RFC 6238 §5.2).
 func TestCodeCountsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,8 +192,7 @@ func TestEarlierCodeDoesNotCount(t *testing.T) {
 	}
 }
 
-// Code attempts are limited. Restarting the sign-in or a correct password in between does not reset
-// the limit.
+// Code attempts are limited. Restarting the sign-in or a correct password in between does not reset the limit.
 func TestCodesAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -297,8 +294,7 @@ func TestSecondFactorOfConfiguration(t *testing.T) {
 	}
 }
 
-// The page for the second factor starts one session only. After logout, the second factor alone is
-// not sufficient.
+// The page for the second factor starts one session only. After logout, the second factor alone is not sufficient.
 func TestCompletedSecondFactorIsOver(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.WithTOTP))
@@ -315,8 +311,7 @@ func requiring(acr string) func(*authorize.Config) {
 	return func(c *authorize.Config) { c.Clients[0].ACR = acr }
 }
 
-// asks returns the outcome of a request with a session: a code, an error, or a page for a further
-// factor.
+// asks returns the outcome of a request with a session: a code, an error, or a page for a further factor.
 func asks(t *testing.T, b *authorizetest.Browser, change url.Values) string {
 	t.Helper()
 	u, err := b.Authorize(authorizetest.Request(change)).Location()

@@ -33,8 +33,7 @@ type Config struct {
 	// Targets are further pages that require a sign-in, by name, besides the account page.
 	Targets map[string]Target
 
-	// Reopen recreates an app's request from its Query. Without a request, the error is shown to
-	// the person.
+	// Reopen recreates an app's request from its Query. Without a request, the error is shown to the person.
 	Reopen func(ctx context.Context, query string) (*Request, error)
 }
 
@@ -86,8 +85,7 @@ func New(c Config) *SignIn {
 	return s
 }
 
-// serve handles the sign-in page. Without an app's request, people sign in for a page of the
-// gateway.
+// serve handles the sign-in page. Without an app's request, people sign in for a page of the gateway.
 func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Has("refused") {
@@ -148,9 +146,8 @@ func (s *SignIn) BeginAgain(w http.ResponseWriter, r *http.Request, req *Request
 	s.begin(w, r, req, url.Values{"login_hint": {""}})
 }
 
-// BeginAsAnother starts a sign-in of another person. The signed-in person is first signed out at the identity
-// provider and here. Without an end_session_endpoint, the provider is only asked to let the person select another
-// account.
+// BeginAsAnother starts a sign-in of another person. The signed-in person is first signed out at the identity provider
+// and here. Without an end_session_endpoint, the provider is only asked to let the person select another account.
 func (s *SignIn) BeginAsAnother(w http.ResponseWriter, r *http.Request, req *Request, current *session.SignedIn) {
 	hint := req.How.LoginHint
 	if isNamed(current, hint) {

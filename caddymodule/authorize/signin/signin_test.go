@@ -130,8 +130,7 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-// A pending request is valid for an hour in its browser and is checked against the current
-// configuration.
+// A pending request is valid for an hour in its browser and is checked against the current configuration.
 func TestPendingRequest(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -194,8 +193,7 @@ func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *authorizet
 	return b, answers
 }
 
-// Each tab's request completes (RFC 9700 §4.7: requests are bound to the browser, not to the latest
-// tab).
+// Each tab's request completes (RFC 9700 §4.7: requests are bound to the browser, not to the latest tab).
 func TestTabsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -340,8 +338,7 @@ func TestTypedAddressLeadsToProvider(t *testing.T) {
 	authorizetest.Equal(t, away.Query().Get("login_hint"), "Alice@Hospital.Example")
 }
 
-// A session is accepted for clients that permit its sign-in method, and for requests that name no
-// other method.
+// A session is accepted for clients that permit its sign-in method, and for requests that name no other method.
 func TestSessionServesAllowedClients(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -376,8 +373,7 @@ func TestProviderThatClientDoesNotAllow(t *testing.T) {
 	authorizetest.WantError(t, u, "access_denied")
 }
 
-// clinicians returns a server that admits only Bob. Its provider signs in Alice unless another
-// account is requested.
+// clinicians returns a server that admits only Bob. Its provider signs in Alice unless another account is requested.
 func clinicians(t *testing.T, metadata map[string]any, change func(*people.IdentityProvider)) (*providertest.Provider, *authorizetest.Browser) {
 	t.Helper()
 	bob := providertest.Person{Subject: "bob", Claims: map[string]any{"groups": "clinicians"}}

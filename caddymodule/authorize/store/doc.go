@@ -1,5 +1,4 @@
-// Package store stores data that is used once or can be revoked: codes, sessions, refresh tokens,
-// revocations.
+// Package store stores data that is used once or can be revoked: codes, sessions, refresh tokens, revocations.
 //
 //	store.go         interfaces [Store] and [Shared]; several calls in one step: [Call], [Do]
 //	trial.go         test of a store's capabilities: [Try], [Fault]

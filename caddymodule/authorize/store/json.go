@@ -26,8 +26,7 @@ func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 // recordVersion is the version of records written by [ToJSON].
 const recordVersion = 1
 
-// ErrNewer means that a record has the format of a newer version, whose members may have a
-// different meaning.
+// ErrNewer means that a record has the format of a newer version, whose members may have a different meaning.
 var ErrNewer = errors.New("a record of a later version of caddy-fhir, which this one cannot read")
 
 // versionMember is the start of a record with a version.
@@ -61,8 +60,7 @@ func versionOf(value []byte) int {
 	return version
 }
 
-// FromJSON decodes the value of an entry; nil if absent. The error is [ErrNewer] for a record of a
-// newer version.
+// FromJSON decodes the value of an entry; nil if absent. The error is [ErrNewer] for a record of a newer version.
 func FromJSON[T any](value []byte) (*T, error) {
 	switch {
 	case value == nil:
@@ -80,8 +78,7 @@ func FromJSON[T any](value []byte) (*T, error) {
 // atOnce is the number of entries that [DeleteFunc] reads in one step.
 const atOnce = 100
 
-// DeleteFunc deletes the matching entries with a key prefix and returns their number. It continues
-// after errors.
+// DeleteFunc deletes the matching entries with a key prefix and returns their number. It continues after errors.
 func DeleteFunc[T any](ctx context.Context, s Store, prefix string, match func(*T) bool) (deleted int, err error) {
 	keys, err := s.List(ctx, prefix)
 	if err != nil {

@@ -24,9 +24,8 @@ type Memory struct {
 	endings []string
 }
 
-// NewMemory returns an empty store for at most maxEntries entries (0: 100,000), with a reserve for
-// the kinds in endings; see [Room]. Expired entries are removed at the interval sweep (0: only when
-// full).
+// NewMemory returns an empty store for at most maxEntries entries (0: 100,000), with a reserve for the
+// kinds in endings; see [Room]. Expired entries are removed at the interval sweep (0: only when full).
 func NewMemory(maxEntries int, sweep time.Duration, endings ...string) *Memory {
 	m := &Memory{items: cache.New(cache.NoExpiration, sweep), endings: endings}
 	m.Singly = m.Do
@@ -143,9 +142,8 @@ type Table interface {
 	Sweep() error                                          // removes expired entries
 }
 
-// Room limits the size of a single-process store. Entries per person are limited, but if a store is
-// full nevertheless, logout and revocation must work. Kinds in Endings may therefore exceed the
-// limit by an eighth.
+// Room limits the size of a single-process store. Entries per person are limited, but if a store is full
+// nevertheless, logout and revocation must work. Kinds in Endings may therefore exceed the limit by an eighth.
 type Room struct {
 	Max     int      // maximum number of entries
 	Endings []string // kinds with a reserve; see [KindOf]

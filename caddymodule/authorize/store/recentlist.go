@@ -36,14 +36,12 @@ func (l RecentList) Add(ctx context.Context, item string, calls ...*Call) (dropp
 	return dropped, ctx.Err()
 }
 
-// Adding returns the call that appends an item. It fails with [ErrTooLong] if the list is full; see
-// [RecentList.Fold].
+// Adding returns the call that appends an item. It fails with [ErrTooLong] if the list is full; see [RecentList.Fold].
 func (l RecentList) Adding(item string) *Call {
 	return &Call{Op: Append, Key: l.Key, Value: []byte(item), Max: l.Max * len(item), TTL: l.TTL}
 }
 
-// Fold makes room for one more item of size bytes and returns the dropped items: ended items first,
-// then the oldest.
+// Fold makes room for one more item of size bytes and returns the dropped items: ended items first, then the oldest.
 func (l RecentList) Fold(ctx context.Context, size int) (dropped []string, err error) {
 	stored, err := l.Store.Get(ctx, l.Key)
 	if errors.Is(err, ErrNotFound) {
@@ -171,8 +169,7 @@ func (l *Latest) unexpired(entries []latestEntry) []latestEntry {
 	return slices.Delete(entries, 0, i)
 }
 
-// sweep drops people without unexpired entries if many people are recorded. The store's limit
-// bounds the rest.
+// sweep drops people without unexpired entries if many people are recorded. The store's limit bounds the rest.
 func (l *Latest) sweep() {
 	if len(l.people) < l.most {
 		return

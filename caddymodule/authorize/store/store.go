@@ -19,8 +19,7 @@ type Store interface {
 	// Put stores value under key for ttl, replacing any previous value.
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
-	// Add is Put if key is absent, and [ErrExists] otherwise. Of concurrent calls exactly one
-	// succeeds.
+	// Add is Put if key is absent, and [ErrExists] otherwise. Of concurrent calls exactly one succeeds.
 	Add(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
 	// Get returns the value under key, or [ErrNotFound].
@@ -36,9 +35,8 @@ type Store interface {
 	// Delete removes key, which may be absent.
 	Delete(ctx context.Context, key string) error
 
-	// Append appends item to the value under key, which may be absent. The value has a remaining
-	// lifetime of at least ttl; a shorter ttl does not shorten it. The error is [ErrTooLong] if the
-	// value would exceed most bytes.
+	// Append appends item to the value under key, which may be absent. The value has a remaining lifetime of at
+	// least ttl; a shorter ttl does not shorten it. The error is [ErrTooLong] if the value would exceed most bytes.
 	Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error
 
 	// List returns the unexpired keys with a prefix, unordered. It may scan all keys.
@@ -60,8 +58,7 @@ var (
 	ErrFull     = error(outage("the store is full"))           // returned by Put, Add and Append
 	ErrTooLong  = errors.New("too long for the store")         // returned by Append
 
-	// ErrUnavailable means that a remote store did not respond in time. A change may have been
-	// executed nevertheless.
+	// ErrUnavailable means that a remote store did not respond in time. A change may have been executed nevertheless.
 	ErrUnavailable = error(outage("the store cannot be reached"))
 )
 
@@ -114,9 +111,8 @@ type Call struct {
 	Err error // error of the step if caused by this call
 }
 
-// Do executes calls of several stores: consecutive steps of one store form one step. It stops after
-// the first failed step, so calls of different stores are not atomic. Changes that are harmless
-// alone should come first.
+// Do executes calls of several stores: consecutive steps of one store form one step. It stops after the first
+// failed step, so calls of different stores are not atomic. Changes that are harmless alone should come first.
 func Do(ctx context.Context, steps ...Step) error {
 	for len(steps) > 0 {
 		n := 1
@@ -306,12 +302,11 @@ func (do Singly) Delete(ctx context.Context, key string) error {
 type Shared interface {
 	Store
 
-	// Follow reports the entries of followed kinds: first all existing entries, then each change by
-	// any process, in order. About every second it also reports that nothing has changed. It
-	// returns when ctx ends or the store fails; the next call starts again with all entries. The
-	// followed kinds are set when the store is created; see [KindOf]. For entries with a lifetime
-	// above 49 hours, a store may initially report recent changes only, and for changes only the
-	// key.
+	// Follow reports the entries of followed kinds: first all existing entries, then each change by any
+	// process, in order. About every second it also reports that nothing has changed. It returns when
+	// ctx ends or the store fails; the next call starts again with all entries. The followed kinds are
+	// set when the store is created; see [KindOf]. For entries with a lifetime above 49 hours, a store
+	// may initially report recent changes only, and for changes only the key.
 	Follow(ctx context.Context, tell func(Update)) error
 
 	// Now returns the time by the store's clock, estimated from its latest response. Gateways use
@@ -324,8 +319,7 @@ type Update struct {
 	Whole   bool     // entries not in Changes do not exist
 	Changes []Change // oldest first; may contain changes reported before
 
-	// Heard is the time of the query by this process's clock: all earlier changes have been
-	// reported.
+	// Heard is the time of the query by this process's clock: all earlier changes have been reported.
 	Heard time.Time
 }
 

@@ -297,8 +297,7 @@ func lacksSome(apps []indexedApp) bool {
 	return slices.ContainsFunc(apps, func(a indexedApp) bool { return a.ClientID == "" })
 }
 
-// patients returns a client's patients with the patient of a new grant, without patients of expired
-// or void grants.
+// patients returns a client's patients with the patient of a new grant, without patients of expired or void grants.
 func (ix *appIndex) patients(known []indexedPatient, g *Grant, cutoff time.Time) []indexedPatient {
 	if g.patient() == "" {
 		return known

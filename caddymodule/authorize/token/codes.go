@@ -41,8 +41,7 @@ func (cs *Codes) Issue(g *Grant) (code string, step store.Step, err error) {
 }
 
 // redeemable returns the grant of a code after all checks that need no write. It checks the entire
-// request first, so that only the client with its credentials and PKCE verifier can use the code
-// up.
+// request first, so that only the client with its credentials and PKCE verifier can use the code up.
 func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2.Parameters) (*Grant, error) {
 	g, err := cs.find(ctx, p.Get("code"))
 	if err != nil {

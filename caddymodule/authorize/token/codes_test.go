@@ -64,8 +64,7 @@ func TestCodeOfRemovedUser(t *testing.T) {
 	}
 }
 
-// Replaying a code revokes its token even when the store is full, because the entry for it already
-// exists.
+// Replaying a code revokes its token even when the store is full, because the entry for it already exists.
 func TestCodeUsedTwiceWithFullStore(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)

@@ -1,5 +1,4 @@
-// Package token issues, verifies and revokes tokens for grants (RFC 6749, RFC 7009, RFC 7662, RFC
-// 9068).
+// Package token issues, verifies and revokes tokens for grants (RFC 6749, RFC 7009, RFC 7662, RFC 9068).
 //
 //	tokens.go         construction of the package's parts
 //	endpoint.go       token endpoint, and its table of grant types: [client.GrantType]

@@ -240,9 +240,8 @@ var refreshToken = grantType{
 }
 
 // exchangeRefreshToken rotates a refresh token. Reuse reveals theft and revokes the grant (RFC 9700
-// §4.14.2). Within the grace period the client may have missed the response and gets the same
-// successor again. This does not help a thief: thief and client then share one token, whose second
-// use is detected.
+// §4.14.2). Within the grace period the client may have missed the response and gets the same successor
+// again. This does not help a thief: thief and client then share one token, whose second use is detected.
 func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	token := p.Get("refresh_token")
 	if token == "" {
@@ -257,9 +256,8 @@ func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client
 	return nil, ctx.Err()
 }
 
-// rotateRefreshToken stores the successor last, so that the client can retry after any earlier
-// failure. If a concurrent request rotates the token, the error is [store.ErrChanged], and the
-// token must be checked again.
+// rotateRefreshToken stores the successor last, so that the client can retry after any earlier failure. If a
+// concurrent request rotates the token, the error is [store.ErrChanged], and the token must be checked again.
 func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.Client, token, asked string) (*tokenResponse, error) {
 	f, stored, err := e.families.find(ctx, token)
 	if err != nil {

@@ -56,8 +56,7 @@ type Lifetimes struct {
 
 const refreshGrant = "refresh_token"
 
-// now returns the time for dating refresh tokens; gateways that share a store use the store's
-// clock.
+// now returns the time for dating refresh tokens; gateways that share a store use the store's clock.
 func (fs *families) now() time.Time { return store.Now(fs.durable) }
 
 // find returns the family of a token and its stored form.
@@ -143,8 +142,7 @@ func (fs *families) revoke(ctx context.Context, g *Grant) error {
 	return err
 }
 
-// check rejects a grant that was revoked, has expired, or is no longer permitted by its user,
-// session or client.
+// check rejects a grant that was revoked, has expired, or is no longer permitted by its user, session or client.
 func (fs *families) check(ctx context.Context, f *refreshFamily, client *client.Client) error {
 	if err := fs.checkGrant(ctx, f, client); err != nil || !f.Grant.online() {
 		return err
@@ -373,9 +371,8 @@ func familyID(token string) string {
 	return base64.RawURLEncoding.EncodeToString(raw[:revocation.IDSize])
 }
 
-// refreshTokenBytes decodes a refresh token, or returns nil if it is malformed. It checks the
-// text's length too, because encoding/base64 skips line breaks and each token must have a single
-// representation.
+// refreshTokenBytes decodes a refresh token, or returns nil if it is malformed. It checks the text's length
+// too, because encoding/base64 skips line breaks and each token must have a single representation.
 func refreshTokenBytes(token string) []byte {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) != refreshTokenSize || len(token) != base64.RawURLEncoding.EncodedLen(refreshTokenSize) {
@@ -489,12 +486,12 @@ type rotation struct {
 	session, consent []*store.Call // calls that reread session and consent, if required
 }
 
-// rotate returns the successor of a refresh token: a new token, or within the grace period the
-// same token again. If a concurrent request has rotated the token, the error is
-// [store.ErrChanged].
+// rotate returns the successor of a refresh token: a new token, or within the grace period the same
+// token again. If a concurrent request has rotated the token, the error is [store.ErrChanged].
 //
 // For a new token it does not reread whether the family was revoked: a revocation deletes the
-// family last, so the swap fails. Besides, PostgreSQL reads after the swap: by then a replay may have revoked the family, although this request was first.
+// family last, so the swap fails. Besides, PostgreSQL reads after the swap: by then a replay may
+// have revoked the family, although this request was first.
 func (fs *families) rotate(ctx context.Context, client *client.Client, f *refreshFamily, stored []byte, token string) (string, error) {
 	r := &rotation{families: fs, client: client, family: f, stored: stored}
 	if !f.isCurrent(token) {

@@ -45,12 +45,10 @@ type Grant struct {
 	Launch   *launch.Context `json:"launch,omitempty"`
 	Launcher string          `json:"launcher,omitempty"` // client that named the patient; "" if the person chose it
 
-	// About is the patient named on the consent page, even if the person granted no access to the
-	// patient's records.
+	// About is the patient named on the consent page, even if the person granted no access to the patient's records.
 	About string `json:"about,omitempty"`
 
-	// ShortTokens limits access tokens to [shortLifetime], so that developers can test how their
-	// app handles expiry.
+	// ShortTokens limits access tokens to [shortLifetime], so that developers can test how their app handles expiry.
 	ShortTokens bool `json:"short_tokens,omitempty"`
 
 	// Asked requires revalidation of the sign-in at the identity provider on refresh.
@@ -264,9 +262,8 @@ func (gs *Grants) consent(ctx context.Context, g *Grant, client *client.Client) 
 	return gs.consents.Load(ctx, g.User, client.ID)
 }
 
-// readingConsent returns the call that rereads the consent in the step that issues tokens; none for
-// clients with consent skipped. Clients without required consent are included, because the person
-// may have refused scopes.
+// readingConsent returns the call that rereads the consent in the step that issues tokens; none for clients with
+// consent skipped. Clients without required consent are included, because the person may have refused scopes.
 func (gs *Grants) readingConsent(g *Grant, c *client.Client) []*store.Call {
 	if c.Consent == client.ConsentSkip {
 		return nil

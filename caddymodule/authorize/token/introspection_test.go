@@ -139,8 +139,7 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 	}
 }
 
-// An access token also authenticates the introspecting client (SMART App Launch 2.2 requirements
-// 282 and 283).
+// An access token also authenticates the introspecting client (SMART App Launch 2.2 requirements 282 and 283).
 func TestIntrospectionByBearer(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -189,9 +188,8 @@ func TestIntrospectionByBearer(t *testing.T) {
 	}
 }
 
-// Requests without client identification are rejected with invalid_client (RFC 7009 §2.2.1, RFC
-// 7662 §2.3, RFC 9126 §2.3, each citing RFC 6749 §5.2). Only the token endpoint identifies clients
-// by refresh token.
+// Requests without client identification are rejected with invalid_client (RFC 7009 §2.2.1, RFC 7662 §2.3,
+// RFC 9126 §2.3, each citing RFC 6749 §5.2). Only the token endpoint identifies clients by refresh token.
 func TestNamelessClient(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))

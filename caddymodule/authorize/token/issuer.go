@@ -83,9 +83,8 @@ type Issuer struct {
 	revocations         *revocation.Revocations
 }
 
-// Issue issues an access token of the given lifetime for a person's grant, and an ID token if the
-// scope includes openid. The error is invalid_grant if the grant was revoked or the user may no
-// longer have it.
+// Issue issues an access token of the given lifetime for a person's grant, and an ID token if the scope
+// includes openid. The error is invalid_grant if the grant was revoked or the user may no longer have it.
 func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*Issued, error) {
 	audit.NoteGrant(ctx, g.ClientID, g.User, g.Scope)
 	user, err := i.grants.user(ctx, g)
@@ -135,8 +134,7 @@ func (i *Issuer) dating(ctx context.Context, g *Grant, cutoff time.Time) (time.T
 	return at, err
 }
 
-// IssueIDToken issues an ID token, with the hash of the accompanying access token unless access is
-// empty.
+// IssueIDToken issues an ID token, with the hash of the accompanying access token unless access is empty.
 func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, access string, now time.Time) (string, error) {
 	claims := IDTokenClaims{
 		Issuer: i.issuer, Subject: user.ID, Audience: g.ClientID,
@@ -183,8 +181,7 @@ func withClaims(claims any, more map[string]any) (any, error) {
 	return all, nil
 }
 
-// issueToClient issues an access token to a backend service (RFC 6749 §4.4). Its sub is the
-// client_id (RFC 9068 §2.2).
+// issueToClient issues an access token to a backend service (RFC 6749 §4.4). Its sub is the client_id (RFC 9068 §2.2).
 func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope []string) (*Issued, error) {
 	audit.NoteGrant(ctx, client.ID, "", scope)
 	now, lifetime := time.Now(), min(i.AccessTokenLifetime, clientTokenLifetime)
@@ -226,8 +223,7 @@ func (i *Issuer) clientDating(ctx context.Context, client *client.Client) (at ti
 // clientTokenLifetime is the maximum recommended by SMART Backend Services.
 const clientTokenLifetime = 5 * time.Minute
 
-// grantedFHIRUser returns fhirUser if its scope was granted, because clients can read access tokens
-// too.
+// grantedFHIRUser returns fhirUser if its scope was granted, because clients can read access tokens too.
 func (i *Issuer) grantedFHIRUser(g *Grant, user *people.User) string {
 	if !g.Has("fhirUser") {
 		return ""

@@ -103,8 +103,7 @@ func TestNoIDTokenWithoutOpenID(t *testing.T) {
 	}
 }
 
-// With the client option, ID tokens of the code flow contain the claims of the scope, including the
-// provider's groups.
+// With the client option, ID tokens of the code flow contain the claims of the scope, including the provider's groups.
 func TestScopeClaimsInIDToken(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) {

@@ -267,8 +267,7 @@ func (m *meanwhile) Do(ctx context.Context, calls ...*store.Call) error {
 	return err
 }
 
-// While all of a user's grants are revoked, a concurrent request of a session gets no grant that
-// survives.
+// While all of a user's grants are revoked, a concurrent request of a session gets no grant that survives.
 func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 	t.Parallel()
 	store := &meanwhile{Store: store.NewMemory(0, 0)}
@@ -305,7 +304,7 @@ func TestSessionBeginsDuringAnEnding(t *testing.T) {
 	}
 }
 
-// A request that outlasts its session gets no grant.
+// A request during which the session ends gets no grant.
 func TestSessionEndsDuringARequest(t *testing.T) {
 	t.Parallel()
 	for _, responseType := range []string{"code", "token"} {

@@ -250,8 +250,7 @@ func TestRefreshForMoreThanGranted(t *testing.T) {
 	}
 }
 
-// A narrower scope applies to one refresh only; the next refresh has the full scope again (RFC 6749
-// §6).
+// A narrower scope applies to one refresh only; the next refresh has the full scope again (RFC 6749 §6).
 func TestRefreshNarrowsScope(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, authorizetest.Refreshing))
@@ -575,9 +574,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A crash or store outage may lose the response with the new token. The grace period then starts at
-// the end of the outage. Tokens rotated after the outage, or well before it, have their ordinary
-// grace period.
+// A crash or store outage may lose the response with the new token. The grace period then starts at the end
+// of the outage. Tokens rotated after the outage, or well before it, have their ordinary grace period.
 func TestGraceAfterOutage(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -227,8 +227,7 @@ func TestClientCredentialsWithoutSystemScope(t *testing.T) {
 	}
 }
 
-// error_description contains no quotes or backslashes (RFC 6749 §5.2) and nothing sent by the
-// client.
+// error_description contains no quotes or backslashes (RFC 6749 §5.2) and nothing sent by the client.
 func TestErrorDescription(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))

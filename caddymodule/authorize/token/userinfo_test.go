@@ -74,8 +74,7 @@ func TestUserinfoRefuses(t *testing.T) {
 	}
 }
 
-// The access token may be in a form (RFC 6750 §2.2), but not in the query, nor in both form and
-// header.
+// The access token may be in a form (RFC 6750 §2.2), but not in the query, nor in both form and header.
 func TestUserinfoByForm(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))

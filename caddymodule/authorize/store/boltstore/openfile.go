@@ -52,8 +52,7 @@ func openBolt(path string, o *bbolt.Options) (*openFile, error) {
 	return f, nil
 }
 
-// close leaves a broken file mapped until the process ends, because closing it properly might block
-// forever.
+// close leaves a broken file mapped until the process ends, because closing it properly might block forever.
 func (f *openFile) close() error {
 	if f.broken.Load() == nil {
 		return f.db.Close()

@@ -94,8 +94,7 @@ func (t transaction) Set(key string, value []byte, ttl time.Duration) error {
 	return t.entries.Put([]byte(key), append(expiry, value...))
 }
 
-// expiry rounds up to full seconds, so that renewing an entry with the same expiry does not rewrite
-// it.
+// expiry rounds up to full seconds, so that renewing an entry with the same expiry does not rewrite it.
 func (t transaction) expiry(ttl time.Duration) []byte {
 	end := t.now.Add(ttl + time.Second - 1).Truncate(time.Second)
 	return binary.BigEndian.AppendUint64(make([]byte, 0, expirySize), uint64(end.UnixNano()))

@@ -73,8 +73,7 @@ func (g *Gateway) SetDown(down bool) {
 	g.shared.wake()
 }
 
-// RoundTrips returns the number of this gateway's calls; each Do counts once and following does not
-// count.
+// RoundTrips returns the number of this gateway's calls; each Do counts once and following does not count.
 func (g *Gateway) RoundTrips() int {
 	g.shared.mu.Lock()
 	defer g.shared.mu.Unlock()

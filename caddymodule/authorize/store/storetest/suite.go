@@ -16,9 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// New creates an empty store for at most maxEntries entries, with a reserve for [EndingKind].
-// Resources are released by t.Cleanup. [Run] calls New within a synctest bubble, so the store must
-// not leave a goroutine behind.
+// New creates an empty store for at most maxEntries entries, with a reserve for [EndingKind]. Resources are
+// released by t.Cleanup. [Run] calls New within a synctest bubble, so the store must not leave a goroutine behind.
 type New func(t *testing.T, maxEntries int) store.Store
 
 // EndingKind is a kind of entries that a full store must accept; see [store.Room].
@@ -28,13 +27,11 @@ const EndingKind = "revoked"
 type Suite struct {
 	New New // creates the store
 
-	// Lifetime of entries in the tests. Zero: a minute of synctest's clock. A store with
-	// connections or goroutines cannot run in a synctest bubble and needs a real lifetime of about
-	// a second.
+	// Lifetime of entries in the tests. Zero: a minute of synctest's clock. A store with connections or
+	// goroutines cannot run in a synctest bubble and needs a real lifetime of about a second.
 	Lifetime time.Duration
 
-	// LooseBound skips the tests of the limit, for stores that count their entries only
-	// occasionally.
+	// LooseBound skips the tests of the limit, for stores that count their entries only occasionally.
 	LooseBound bool
 }
 
@@ -273,8 +270,7 @@ func takenThenPut(t *testing.T, ctx context.Context, s subject) {
 	wantValue(t, s, "k", "new")
 }
 
-// anyBytes stores values that scripts, protocols or text columns may not support, and keys with
-// pattern characters.
+// anyBytes stores values that scripts, protocols or text columns may not support, and keys with pattern characters.
 func anyBytes(t *testing.T, ctx context.Context, s subject) {
 	all := make([]byte, 256)
 	for i := range all {
@@ -395,8 +391,7 @@ func swappersRace(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-// manyKeys also checks that the limit counts each key once, however often it was written and
-// removed.
+// manyKeys also checks that the limit counts each key once, however often it was written and removed.
 func manyKeys(t *testing.T, ctx context.Context, s subject) {
 	var all sync.WaitGroup
 	for i := range 8 {
