@@ -17,18 +17,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
-// answer is the response from a gateway or nginx.
+// answer is the response of a gateway, or of nginx.
 type answer struct {
 	status   int
 	body     string
 	location *url.URL
-	err      error // no response was received
+	err      error // no response
 }
 
-// unknown reports whether the result of the request is unknown.
+// unknown reports whether the effect of the request is unknown.
 func (a answer) unknown() bool { return a.err != nil || a.status >= 500 }
 
-// told returns the response as text for messages.
+// told returns the response as text for reports.
 func (a answer) told() string {
 	if a.err != nil {
 		return a.err.Error()
@@ -44,7 +44,7 @@ func (a answer) told() string {
 // oauthError returns the error code of a JSON response.
 func (a answer) oauthError() string {
 	var body struct{ Error string }
-	_ = json.Unmarshal([]byte(a.body), &body) // other bodies contain no error code
+	_ = json.Unmarshal([]byte(a.body), &body) // other responses have no code
 	return body.Error
 }
 
@@ -61,11 +61,11 @@ func send(client *http.Client, r *http.Request) answer {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	location, _ := response.Location() // most responses have none
+	location, _ := response.Location() // most responses have no location
 	return answer{response.StatusCode, string(body), location, err}
 }
 
-// post sends a form as a client with a secret.
+// post sends a form, with a client's secret.
 func (a *app) post(ctx context.Context, as, path string, form url.Values) answer {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.issuer+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *app) post(ctx context.Context, as, path string, form url.Values) answer
 	return send(a.http, r)
 }
 
-// tokens is the response from the token endpoint.
+// tokens are the tokens of a token response.
 type tokens struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token"`
@@ -86,7 +86,7 @@ type tokens struct {
 
 func (a answer) tokens() (t tokens) {
 	if a.err == nil && a.status == http.StatusOK {
-		_ = json.Unmarshal([]byte(a.body), &t) // invalid JSON contains no tokens
+		_ = json.Unmarshal([]byte(a.body), &t) // on error, t is empty
 	}
 	return t
 }
@@ -105,17 +105,17 @@ func (a *app) revoke(ctx context.Context, token string) answer {
 	return a.post(ctx, clientID, "/oauth2/revoke", url.Values{"token": {token}})
 }
 
-// introspect introspects a token by RFC 7662: the body of a 200 response contains whether it is active.
+// introspect introspects a token (RFC 7662): the status is 200, and the body reports whether the token is active.
 func (a *app) introspect(ctx context.Context, token string) answer {
 	return a.post(ctx, clientID, "/oauth2/introspect", url.Values{"token": {token}})
 }
 
-// read reads a record through the guard.
+// read requests a record that the guard allows.
 func (a *app) read(ctx context.Context, token string) answer {
 	return a.get(ctx, "Patient?_count=1", token)
 }
 
-// get sends a GET request to the FHIR API.
+// get requests a path of the FHIR API.
 func (a *app) get(ctx context.Context, path, token string) answer {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.issuer+"/fhir/R4/"+path, nil)
 	if err != nil {
@@ -125,7 +125,7 @@ func (a *app) get(ctx context.Context, path, token string) answer {
 	return send(a.http, r)
 }
 
-// firstPatient returns the path of the first record in a searchset.
+// firstPatient returns the path of the first record of a searchset.
 func firstPatient(a answer) (string, error) {
 	var bundle struct {
 		Entry []struct{ Resource struct{ ID string } }
@@ -136,7 +136,7 @@ func firstPatient(a answer) (string, error) {
 	return "Patient/" + bundle.Entry[0].Resource.ID, nil
 }
 
-// assert authenticates with an assertion (RFC 7523).
+// assert authenticates with a client assertion (RFC 7523).
 func (a *app) assert(ctx context.Context, assertion string) answer {
 	return a.post(ctx, "", "/oauth2/token", url.Values{
 		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}, "client_assertion": {assertion},
@@ -155,7 +155,7 @@ func (a *app) assertion() (string, error) {
 	}).Serialize()
 }
 
-// at returns the app as a client of a single gateway, bypassing nginx.
+// at returns the app with requests sent to one gateway, bypassing nginx.
 func (a *app) at(g *deployment.Gateway) *app {
 	return &app{a.issuer, &http.Client{Timeout: 10 * time.Second, CheckRedirect: a.http.CheckRedirect, Transport: direct{g.Address}}}
 }
@@ -173,12 +173,12 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	out.Header.Set("X-Forwarded-Proto", "https")
 	response, err := transport.RoundTrip(out)
 	if err == nil {
-		response.Request = r // base of relative redirects
+		response.Request = r // base of relative addresses
 	}
 	return response, err
 }
 
-// mustTokens returns the tokens of a response, or an error if there are none.
+// mustTokens returns the tokens of a response, which must have them.
 func mustTokens(a answer) (tokens, error) {
 	t := a.tokens()
 	if t.Access == "" || t.Refresh == "" {

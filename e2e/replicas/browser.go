@@ -39,7 +39,7 @@ type authorization struct {
 	verifier string
 }
 
-// newAuthorization returns an authorization request with PKCE, state and further parameters.
+// newAuthorization is an authorization request with PKCE, state and further parameters.
 func newAuthorization(scope string, more ...string) authorization {
 	verifier := rand.Text() + rand.Text()
 	sum := sha256.Sum256([]byte(verifier))
@@ -66,7 +66,7 @@ func (b *browser) authorize(ctx context.Context, query url.Values) answer {
 	return b.get(ctx, b.issuer+"/oauth2/authorize?"+query.Encode())
 }
 
-// code returns the code in a redirect to the app, or "".
+// code returns the authorization code of a response to the app, or "".
 func (a answer) code() string {
 	if a.location == nil || !strings.HasPrefix(a.location.String(), redirectURI) {
 		return ""
@@ -74,7 +74,8 @@ func (a answer) code() string {
 	return a.location.Query().Get("code")
 }
 
-// leadsToFailure reports whether a redirect contains a server error, which cannot be a status (RFC 6749 §4.1.2.1).
+// leadsToFailure reports whether the app gets an error of the server, which is in the redirect and not in the status (RFC 6749
+// §4.1.2.1).
 func (a answer) leadsToFailure() bool {
 	if a.location == nil {
 		return false
@@ -88,7 +89,7 @@ func (a answer) asksToSignIn() bool { return a.location != nil && a.location.Pat
 
 var hidden = regexp.MustCompile(`name="request" value="([^"]*)"`)
 
-// signIn sends an authorization request and completes the sign-in page. It returns the last response.
+// signIn sends an authorization request and the sign-in form. It returns the last response.
 func (b *browser) signIn(ctx context.Context, request authorization) answer {
 	first := b.authorize(ctx, request.query)
 	if !first.asksToSignIn() {
@@ -109,7 +110,7 @@ func (b *browser) signIn(ctx context.Context, request authorization) answer {
 	return send(b.http, r)
 }
 
-// mustSignIn is signIn, but returns an error without a code.
+// mustSignIn signs in and returns an error if there is no code.
 func (b *browser) mustSignIn(ctx context.Context) error {
 	if a := b.signIn(ctx, newAuthorization(scope)); a.code() == "" {
 		return errors.New("no code after signing in: " + a.told())
@@ -117,7 +118,7 @@ func (b *browser) mustSignIn(ctx context.Context) error {
 	return nil
 }
 
-// mustCode returns a code from an existing session.
+// mustCode returns an authorization code in a session.
 func (b *browser) mustCode(ctx context.Context, request authorization) (string, error) {
 	a := b.authorize(ctx, request.query)
 	if a.code() == "" {

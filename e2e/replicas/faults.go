@@ -17,7 +17,7 @@ type fault struct {
 	end   func() error
 }
 
-// happened is a fault with its start and end in the record.
+// happened is a fault with its begin and end in the record.
 type happened struct {
 	name       string
 	begin, end time.Duration
@@ -29,7 +29,7 @@ type saboteur struct {
 	random *rand.Rand
 }
 
-// faults returns the faults that are currently possible.
+// faults are the faults that the deployment supports now.
 func (s *saboteur) faults() []fault {
 	g := s.Gateways[s.random.IntN(len(s.Gateways))].Process
 	all := []fault{
@@ -42,7 +42,7 @@ func (s *saboteur) faults() []fault {
 	}
 	name, down := "the store", time.Second
 	if len(servers) > 1 {
-		name, down = "the master", 4*time.Second // longer than the time-out of the Sentinels
+		name, down = "the master", 4*time.Second // longer than the Sentinels' timeout
 	}
 	all = append(all, s.killed(name, servers[0], down), paused(name, servers[0], 6*time.Second))
 	if s.Network.Cuts() {
@@ -55,7 +55,7 @@ func (s *saboteur) faults() []fault {
 	return all
 }
 
-// others returns all processes that communicate with the first server.
+// others are all servers that the first server communicates with.
 func (s *saboteur) others(servers []*deployment.Process) []*deployment.Process {
 	others := append([]*deployment.Process(nil), servers[1:]...)
 	for _, g := range s.Gateways {
@@ -85,7 +85,7 @@ func (s *saboteur) cut(name string, lasts time.Duration, some, from []*deploymen
 	}, s.Network.Heal}
 }
 
-// act triggers faults in sequence until ctx is canceled, with time to recover in between.
+// act causes one fault after another until the context ends, with time to recover in between.
 func (s *saboteur) act(ctx context.Context, now func() time.Duration) (all []happened, err error) {
 	next := 0
 	var order []int
@@ -111,7 +111,7 @@ func (s *saboteur) act(ctx context.Context, now func() time.Duration) (all []hap
 	return all, nil
 }
 
-// wait waits for d, and reports whether it did so before ctx was canceled.
+// wait waits, and reports whether the time has passed before the context ended.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

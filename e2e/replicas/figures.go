@@ -22,8 +22,8 @@ type subject struct {
 	workers []*worker
 }
 
-// worker is a client with a grant and with browsers of different signed-in people. The number of grants per person
-// stays below the limit at which the gateway revokes the oldest.
+// worker is a client with browsers of different signed-in users, and a grant. No user has so many grants that the
+// gateway ends the oldest.
 type worker struct {
 	browsers []*browser
 	apps     []*app // one for each gateway, used in turn
@@ -33,7 +33,7 @@ type worker struct {
 	patient  string
 }
 
-// app returns the app for the next gateway.
+// app returns the app at the next gateway.
 func (w *worker) app() *app {
 	w.turn++
 	return w.apps[w.turn%len(w.apps)]
@@ -103,7 +103,7 @@ func (w *worker) read(ctx context.Context) error {
 	return nil
 }
 
-// newSubject deploys gateways on a store without nginx, and signs everyone in.
+// newSubject deploys gateways with a store, bypassing nginx, and signs all users in.
 func (s *settings) newSubject(ctx context.Context, store string, gateways int) (*subject, error) {
 	s.store, s.cuts = store, false
 	s.gateways = s.most(gateways)
@@ -154,7 +154,7 @@ type cost struct {
 	took           spread
 }
 
-// measure lets all workers repeat an operation for a while.
+// measure has all workers repeat an operation for the given time.
 func (of *subject) measure(ctx context.Context, d duty, length time.Duration) (c cost, err error) {
 	before, storeBefore, err := of.cpu()
 	if err != nil {
@@ -181,7 +181,7 @@ func (of *subject) measure(ctx context.Context, d duty, length time.Duration) (c
 	return c, errors.Join(append(errs, err)...)
 }
 
-// cpu returns the total CPU time of gateways and store.
+// cpu returns the CPU time used so far by gateways and store.
 func (of *subject) cpu() (gateways, store float64, err error) {
 	for _, g := range of.Gateways {
 		seconds, err := g.CPU()
@@ -200,7 +200,7 @@ func (of *subject) cpu() (gateways, store float64, err error) {
 	return gateways, store, nil
 }
 
-// figures measures all operations and prints tables in Markdown.
+// figures measures all stores and prints Markdown tables.
 func figures(ctx context.Context, s settings) error {
 	stores := []string{"memory", "file"}
 	for _, store := range []string{"redis", "postgres"} {
@@ -288,7 +288,7 @@ func quantileOf(costs []cost, share float64) time.Duration {
 
 func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 
-// scale measures one, two and three gateways on a store.
+// scale measures one, two and three gateways with a store.
 func (s *settings) scale(ctx context.Context, store string) error {
 	fmt.Printf("\nGateways on %s, their clients taking them in turn:\n\n| operation | gateways | per second | CPU of all gateways | CPU of the store |\n|---|--:|--:|--:|--:|\n", store)
 	var subjects []*subject

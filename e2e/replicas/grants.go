@@ -6,29 +6,29 @@ import (
 	"sync"
 )
 
-// grantPool contains the grants that the clients of a history share. Older grants are dropped.
+// grantPool is the grants shared by the clients of a history. The oldest are dropped.
 type grantPool struct {
 	mu     sync.Mutex
 	made   int
 	grants []*grant
 }
 
-// grant contains the tokens of a grant that the clients know.
+// grant is the tokens of a grant known to the clients.
 type grant struct {
 	subject string
 	mu      sync.Mutex
-	refresh []string // the latest last
+	refresh []string // latest last
 	access  string
 	uses    int
 }
 
-// Limits that keep the histories of grants short, because the checker tries orders of overlapping operations.
+// Limits that keep the histories of grants short: the checker tries all orders of overlapping operations.
 const (
 	grantsAtOnce = 48
 	usesOfGrant  = 60
 )
 
-// add adds a new grant, and drops the oldest if necessary.
+// add adds a grant and drops the oldest if the pool is full.
 func (p *grantPool) add(session string) *grant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,7 +42,7 @@ func (p *grantPool) add(session string) *grant {
 	return g
 }
 
-// any returns one of the grants; nil if there is none.
+// any returns one of the grants; nil if the pool is empty.
 func (p *grantPool) any() *grant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,8 +59,8 @@ func (p *grantPool) all() []*grant {
 	return append([]*grant(nil), p.grants...)
 }
 
-// use returns tokens of the grant: the latest refresh token or, if stale is set, any earlier one. ok is false if
-// there are no tokens, or if the grant was used often enough.
+// use returns tokens of the grant: the latest refresh token or, if stale, any earlier one. ok is false if the grant has no
+// such token or was used often enough.
 func (g *grant) use(stale bool) (refresh, access string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,7 +75,7 @@ func (g *grant) use(stale bool) (refresh, access string, ok bool) {
 	return g.refresh[last], g.access, true
 }
 
-// learn stores new tokens. Several clients may get the same tokens.
+// learn stores new tokens. Several clients may get the same.
 func (g *grant) learn(t tokens) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/history"
 )
 
-// historian is a client of a history: an app with a user's browser.
+// historian is a client of a history: an app and a user's browser.
 type historian struct {
 	number   int
 	record   *history.Record
 	pool     *grantPool
 	app      *app
 	browser  *browser
-	session  string // name of the browser's session; empty: signed out
+	session  string // name of the browser's session; empty if signed out
 	sessions int
 	random   *rand.Rand
 }
 
-// act performs operations until ctx is canceled. Pending operations are completed.
+// act makes random requests until the context ends. A request in progress is completed.
 func (h *historian) act(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := h.once(context.WithoutCancel(ctx)); err != nil {
@@ -39,7 +39,7 @@ func (h *historian) act(ctx context.Context) error {
 	return nil
 }
 
-// once performs one operation, usually a request with a token, as in real apps.
+// once makes one random request: mostly with tokens, as apps do.
 func (h *historian) once(ctx context.Context) error {
 	if h.session == "" {
 		return h.signIn(ctx)
@@ -61,7 +61,7 @@ func (h *historian) once(ctx context.Context) error {
 	return nil
 }
 
-// tell records an operation that started at call.
+// tell records an operation that began at call.
 func (h *historian) tell(o history.Operation, call time.Duration, a answer) {
 	o.Client, o.Call, o.Return = h.number, call, h.record.Now()
 	if o.Result != history.OK {
@@ -70,7 +70,8 @@ func (h *historian) tell(o history.Operation, call time.Duration, a answer) {
 	h.record.Add(o)
 }
 
-// signIn signs in with a new browser. If there is no response, another browser is used for the next operation.
+// signIn opens a new browser. Without a response, the state of the session is unknown, so the next request opens another
+// browser.
 func (h *historian) signIn(ctx context.Context) error {
 	var err error
 	if h.browser, err = newBrowser(h.app.issuer, h.app.http, h.browser.user); err != nil {
@@ -93,7 +94,7 @@ func (h *historian) signIn(ctx context.Context) error {
 	return nil
 }
 
-// newGrant requests a code and exchanges it, sometimes twice, like a client that received no response.
+// newGrant gets a code and exchanges it; occasionally twice, like a client that got no response.
 func (h *historian) newGrant(ctx context.Context) {
 	request := newAuthorization(scope)
 	call := h.record.Now()
@@ -172,7 +173,7 @@ func (h *historian) revoke(ctx context.Context) {
 	h.tell(history.Operation{Kind: history.Revoke, Subject: g.subject, Token: token, Result: result(a)}, call, a)
 }
 
-// access uses an access token for the FHIR API or introspects it.
+// access uses an access token: at the FHIR API or for introspection.
 func (h *historian) access(ctx context.Context) {
 	g := h.pool.any()
 	if g == nil {
@@ -210,7 +211,7 @@ func activity(a answer) history.Result {
 	return history.Refused
 }
 
-// admission returns the result of a request through the guard.
+// admission returns the guard's result.
 func admission(a answer) history.Result {
 	switch {
 	case a.unknown():

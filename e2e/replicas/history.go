@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/history"
 )
 
-// rules returns the guarantees of the deployment. Its gateways share one clock, so no clock tolerance is added.
+// rules are the guarantees of a history's deployment. All servers share one clock, so the rules allow no clock skew.
 func (s *settings) rules() history.Rules {
 	return history.Rules{Grace: 2 * time.Second, Lag: 5 * time.Second, Undo: s.store == "sentinel"}
 }
@@ -102,7 +102,7 @@ func (s *settings) live(ctx context.Context, d *deployment.Deployment, record *h
 	return faults, err
 }
 
-// last uses each grant once more after the end of all faults, so that lost grants are detected.
+// last uses each grant once more after all servers have recovered, which reveals lost state.
 func (s *settings) last(d *deployment.Deployment, h *historian) error {
 	for _, g := range d.Gateways {
 		if err := g.Ready(30 * time.Second); err != nil {

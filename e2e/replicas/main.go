@@ -29,10 +29,10 @@ type settings struct {
 	calm     bool
 	round    time.Duration
 	people   int
-	person   map[string][]byte // entries of one person, by kind
+	person   map[string][]byte // entries of one user by kind
 	cuts     bool
 	seed     uint64
-	folder   string                               // output folder of this run
+	folder   string                               // files of this run
 	between  func(address string) (string, error) // see deployment.Config
 }
 
@@ -62,7 +62,7 @@ func main() {
 	}
 }
 
-// errMissing contains the names of programs that are not installed.
+// errMissing lists programs that are not installed.
 type errMissing []string
 
 func (e errMissing) Error() string { return "not installed: " + strings.Join(e, ", ") }
@@ -86,7 +86,7 @@ func run(s settings, command string) error {
 	return do(ctx, s)
 }
 
-// most returns the possible number of gateways with the store.
+// most returns the number of gateways that the store supports.
 func (s *settings) most(gateways int) int {
 	if s.store == "memory" || s.store == "file" {
 		return 1
@@ -109,7 +109,7 @@ func (s *settings) deploy(options string) (*deployment.Deployment, error) {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	address := net.JoinHostPort("localhost", port) // currently free
+	address := net.JoinHostPort("localhost", port) // not reserved: another process may take it
 	if err := l.Close(); err != nil {
 		return nil, err
 	}

@@ -23,21 +23,21 @@ type raceTrack struct {
 	*deployment.Deployment
 	app     *app
 	browser *browser
-	seen    []*app // one per gateway, bypassing nginx
+	seen    []*app // the app at each gateway, bypassing nginx
 }
 
-// race is a concurrent use of one credential or request.
+// race is a concurrent use of one value.
 type race struct {
 	name string
-	// prepare creates the credential. It returns a function that uses the credential, one that returns the gain of a
-	// response ("" if it lost), and the check of the outcome.
+	// prepare creates the value. It returns how to use it, what a response won (empty: it lost), and the check after a
+	// round.
 	prepare func(context.Context) (use func(context.Context) answer, won func(answer) string, check check, err error)
-	shared  bool // all succeed with the same gain
-	alone   bool // a single request, for comparison
-	later   bool // the check waits, and runs concurrently with further rounds
+	shared  bool // all must win the same value
+	alone   bool // used once, for comparison
+	later   bool // the check takes long and runs during further rounds
 }
 
-// check checks the state after a race. It returns the delay until each gateway has received the change.
+// check checks the state after a race. It returns the delay until each gateway had the change.
 type check func(ctx context.Context, winner answer, since time.Time) ([]time.Duration, error)
 
 // races runs all races.
@@ -130,7 +130,7 @@ func (t *raceTrack) run(ctx context.Context, r race) error {
 	return nil
 }
 
-// checks contains the checks of a race's rounds.
+// checks are the checks of a race's rounds.
 type checks struct {
 	group sync.WaitGroup
 	mu    sync.Mutex
@@ -138,7 +138,7 @@ type checks struct {
 	err   error
 }
 
-// add runs a check, or starts it.
+// add runs a check, or starts it if later.
 func (c *checks) add(ctx context.Context, check func(context.Context) ([]time.Duration, error), later bool) error {
 	run := func() {
 		lags, err := check(ctx)
@@ -161,7 +161,7 @@ func (c *checks) wait() (spread, error) {
 	return c.lags, c.err
 }
 
-// round lets all users use one credential concurrently, and returns the check, if any.
+// round has users use one value concurrently. It returns the check, if any.
 func (t *raceTrack) round(ctx context.Context, r race, users, winners int) (func(context.Context) ([]time.Duration, error), error) {
 	use, won, check, err := r.prepare(ctx)
 	if err != nil {
@@ -197,7 +197,7 @@ func atOnce(ctx context.Context, n int, use func(context.Context) answer) []answ
 	for i := range n {
 		finished.Go(func() {
 			started.Done()
-			started.Wait() // so that all requests are sent simultaneously
+			started.Wait() // so that all requests are sent at once
 			answers[i] = use(ctx)
 		})
 	}
@@ -215,7 +215,7 @@ func (t *raceTrack) codeRace(ctx context.Context) (func(context.Context) answer,
 func accessToken(a answer) string  { return a.tokens().Access }
 func refreshToken(a answer) string { return a.tokens().Refresh }
 
-// grant returns a new grant.
+// grant creates a grant.
 func (t *raceTrack) grant(ctx context.Context) (tokens, error) {
 	request := newAuthorization(scope)
 	code, err := t.browser.mustCode(ctx, request)
@@ -225,7 +225,7 @@ func (t *raceTrack) grant(ctx context.Context) (tokens, error) {
 	return mustTokens(t.app.exchange(ctx, code, request.verifier))
 }
 
-// refreshRace checks that all requests get the same successor. Reuse after the grace revokes the grant.
+// refreshRace requires that all requests get the same successor. Reuse of the token after the grace must end the grant.
 func (t *raceTrack) refreshRace(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
 	first, err := t.grant(ctx)
 	use := func(ctx context.Context) answer { return t.app.refresh(ctx, first.Refresh) }
@@ -283,7 +283,7 @@ func (t *raceTrack) pushRace(ctx context.Context) (func(context.Context) answer,
 	return use, answer.code, nil, nil
 }
 
-// revocation revokes a token at one gateway and checks the others.
+// revocation revokes at one gateway. The other gateways must apply the revocation.
 func (t *raceTrack) revocation(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
 	first, err := t.grant(ctx)
 	if err != nil {
@@ -307,7 +307,7 @@ func (t *raceTrack) ends(ctx context.Context, winner answer, since time.Time) ([
 	return t.refusals(ctx, winner.tokens(), since)
 }
 
-// refusals returns the time that each gateway took to reject an access token. Each gateway must then reject the refresh token too.
+// refusals returns the delay until each gateway refused an access token. Each gateway must then refuse the refresh token, too.
 func (t *raceTrack) refusals(ctx context.Context, of tokens, since time.Time) (lags []time.Duration, err error) {
 	for n, seen := range t.seen {
 		for {

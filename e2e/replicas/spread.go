@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// spread contains the durations of an operation.
+// spread is a list of durations.
 type spread []time.Duration
 
-// quantile returns the duration that the given share of durations does not exceed.
+// quantile returns the duration that the given share did not exceed.
 func (s spread) quantile(share float64) time.Duration {
 	if len(s) == 0 {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// nginx is the configuration of the load balancer from docs/operate/replicas.md: each request goes to the next
-// gateway over a new connection. A request that may have reached a gateway is not sent to another.
+// nginx is the load balancer's configuration in docs/operate/replicas.md: each request is sent to the next gateway over a
+// new connection. A request that may have reached a gateway is not sent to another.
 const nginx = `daemon off;
 user root;
 worker_processes 1;
@@ -57,7 +57,7 @@ func newBalancer(folder, address, readTimeout string, gateways []*Gateway, ready
 		fmt.Fprintf(&upstream, "\t\tserver %s max_fails=1 fail_timeout=1s;\n", g.Address)
 	}
 	if name, port, err := net.SplitHostPort(address); err == nil && name != "localhost" {
-		address = net.JoinHostPort("127.0.0.1", port) // a name that only browsers can resolve
+		address = net.JoinHostPort("127.0.0.1", port) // only browsers resolve the name
 	}
 	file := filepath.Join(folder, "nginx.conf")
 	text := fmt.Sprintf(nginx, folder, upstream.String(), address, readTimeout)

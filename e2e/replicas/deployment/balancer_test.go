@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestLoadBalancers checks the configurations in docs/operate/replicas.md with nginx and HAProxy.
+// nginx and HAProxy accept the configurations in docs/operate/replicas.md.
 func TestLoadBalancers(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/operate/replicas.md")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// newCertificate writes a self-signed certificate for a host name of nginx, and its key, to a folder.
+// newCertificate writes a self-signed certificate for nginx's name, and its key, to a folder.
 func newCertificate(folder, name string) (*x509.CertPool, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

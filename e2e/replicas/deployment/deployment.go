@@ -14,26 +14,26 @@ import (
 	"time"
 )
 
-// Config is the configuration of a deployment.
+// Config configures a deployment.
 type Config struct {
 	Binary      string   // the built gateway
-	Folder      string   // for all files; absolute
+	Folder      string   // absolute folder for all files
 	Engine      string   // one of Engines
 	Gateways    int      // number of gateways
-	Address     string   // host and port of the issuer, where nginx listens
+	Address     string   // host and port of the issuer, on which nginx listens
 	Caddyfile   string   // of a single gateway, with its site at https://Address
 	Environ     []string // environment of the gateways
-	ReadTimeout string   // time for which nginx waits for a gateway; default 60s
-	Cuts        bool     // use network namespaces, so that servers can be disconnected
+	ReadTimeout string   // nginx's timeout for a gateway; default 60s
+	Cuts        bool     // run servers in network namespaces
 
 	// Between returns the address of a proxy between the gateways and an address of the store. Nil: no proxy.
 	Between func(address string) (string, error)
 }
 
-// Deployment consists of several gateways with one store behind nginx.
+// Deployment is several gateways with one store behind nginx.
 type Deployment struct {
 	Issuer   string
-	Roots    *x509.CertPool // trusts nginx's certificate
+	Roots    *x509.CertPool // authority of nginx's certificate
 	RootFile string
 	Network  *Network
 	Engine   Engine
@@ -41,10 +41,10 @@ type Deployment struct {
 	Balancer *Process
 }
 
-// ErrNoNamespaces is returned if this machine does not support disconnecting servers.
+// ErrNoNamespaces is the error of a machine on which servers cannot be cut off.
 var ErrNoNamespaces = errors.New("no network namespaces here")
 
-// Start starts all servers, and waits until they respond.
+// Start starts all servers and waits until they respond.
 func Start(c Config) (d *Deployment, err error) {
 	if c.ReadTimeout == "" {
 		c.ReadTimeout = "60s"
@@ -84,7 +84,7 @@ func Start(c Config) (d *Deployment, err error) {
 	return d, d.Balancer.Start()
 }
 
-// startGateways starts all gateways concurrently, as an operator does: they race for creating the table and the keys.
+// startGateways starts all gateways at once, as an operator does: they race to create the table and the keys.
 func (d *Deployment) startGateways(c *Config) error {
 	store := d.Engine.Directives()
 	if c.Between != nil {
@@ -114,7 +114,7 @@ func (d *Deployment) startGateways(c *Config) error {
 	return all
 }
 
-// answers returns an error unless the gateways respond through nginx.
+// answers checks that the gateways respond through nginx.
 func (d *Deployment) answers() error {
 	client := d.Client()
 	defer client.CloseIdleConnections()
@@ -128,7 +128,8 @@ func (d *Deployment) answers() error {
 	return errors.Join(err, answer.Body.Close())
 }
 
-// Client returns a client that trusts nginx's certificate and follows no redirect. It connects to nginx for every host.
+// Client returns a client that trusts nginx's certificate and does not follow redirects. It connects to nginx regardless of the
+// host name.
 func (d *Deployment) Client() *http.Client {
 	return &http.Client{
 		Timeout: 30 * time.Second,
@@ -152,7 +153,7 @@ func (d *Deployment) Stop() {
 		d.Balancer.Stop()
 	}
 	for _, g := range d.Gateways {
-		g.Resume() // a paused gateway would not stop
+		g.Resume() // a paused process would not stop
 		g.Stop()
 	}
 	if d.Engine != nil {
@@ -161,7 +162,7 @@ func (d *Deployment) Stop() {
 	d.Network.Close()
 }
 
-// CopyLogs copies the servers' logs to a folder.
+// CopyLogs copies the logs of all servers to a folder.
 func (d *Deployment) CopyLogs(folder string) error {
 	var all error
 	logs, err := filepath.Glob(filepath.Join(filepath.Dir(d.RootFile), "*.log"))

@@ -9,11 +9,11 @@ import (
 
 // Engine is the store of the gateways.
 type Engine interface {
-	// Directives returns the lines of the fhir block that configure the store.
+	// Directives returns the store's lines of the fhir block.
 	Directives() string
 	// Addresses returns the addresses in the directives.
 	Addresses() []string
-	// Servers returns the processes, starting with the master or the only server.
+	// Servers returns the processes, the master or single server first.
 	Servers() []*Process
 	// Stop stops the servers.
 	Stop()
@@ -37,7 +37,7 @@ func StartEngine(name, folder string, network *Network) (Engine, error) {
 	return nil, fmt.Errorf("%q is none of %v", name, Engines)
 }
 
-// Missing returns the programs that an engine needs, including nginx, and that are not installed.
+// Missing returns the programs that an engine or nginx needs and that are not installed.
 func Missing(engine string) (programs []string) {
 	needed := map[string][]string{
 		"redis": {"redis-server"}, "sentinel": {"redis-server", "redis-sentinel"}, "postgres": {postgresProgram("postgres"), "setpriv"},
@@ -53,7 +53,7 @@ func Missing(engine string) (programs []string) {
 // keyed is the line that stores signing keys and registered clients in the store.
 const keyed = "\t\tstore_key {env.FHIR_STORE_KEY}\n"
 
-// local is the store of a single gateway.
+// local is a store of a single gateway.
 type local string
 
 func (l local) Directives() string {
@@ -67,7 +67,7 @@ func (local) Addresses() []string { return nil }
 func (local) Servers() []*Process { return nil }
 func (local) Stop()               {}
 
-// accepts returns a function that returns an error unless a server listens at an address.
+// accepts returns a function that checks that an address accepts connections.
 func accepts(address string) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", address, time.Second)

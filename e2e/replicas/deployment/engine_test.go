@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestEngines kills and restarts each server of an engine, and disconnects servers if possible.
+// Each engine recovers after each of its servers is killed and restarted, and after cuts.
 func TestEngines(t *testing.T) {
 	for _, name := range Engines {
 		t.Run(name, func(t *testing.T) {

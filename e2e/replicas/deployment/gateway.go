@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Gateway is a gateway of a deployment.
+// Gateway is one of the gateways.
 type Gateway struct {
 	*Process
-	Address string // address of plain HTTP for the load balancer
+	Address string // plain HTTP address for the load balancer
 	Admin   string // address of the admin API
 	Home    string // folder of its files
 }
 
-// StoreKey is the environment variable with the key that encrypts the shared keys in the store.
+// StoreKey is the environment variable with the key that seals shared state in the store.
 const StoreKey = "FHIR_STORE_KEY=" + "YS1rZXktZm9yLXRyeWluZy1vdXQtcmVwbGljYXMtMDE="
 
-// newGateway returns a gateway with its own storage. Its Caddyfile is the text with the site at a new address.
+// newGateway is a gateway with a separate storage. Its Caddyfile is the configured text with another site address.
 func newGateway(c *Config, network *Network, store string, n int) (*Gateway, error) {
 	host, err := network.host()
 	if err != nil {
@@ -58,10 +58,10 @@ func newGateway(c *Config, network *Network, store string, n int) (*Gateway, err
 	return g, nil
 }
 
-// Caddyfile returns the path of the configuration file.
+// Caddyfile returns the path of the configuration.
 func (g *Gateway) Caddyfile() string { return filepath.Join(g.Home, "Caddyfile") }
 
-// Environ returns the variables that its environment has in addition to those of this process.
+// Environ returns the environment variables in addition to those of this process.
 func (g *Gateway) Environ() []string { return g.environ }
 
 // behind returns the Caddyfile of a gateway behind the load balancer.
@@ -86,7 +86,7 @@ func (c *Config) behind(address, store string) (string, error) {
 
 var readiness = &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// isReady requests the public keys, which are then created or read from the store.
+// isReady requests the keys, which are created or read from the store first.
 func (g *Gateway) isReady() error {
 	r, err := http.NewRequest(http.MethodGet, "http://"+g.Address+"/.well-known/jwks.json", nil)
 	if err != nil {

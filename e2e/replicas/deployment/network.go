@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// Network is the network of a deployment: each server is in its own network namespace, with routing by this
-// machine, or all servers are on loopback.
+// Network is the network of a deployment: a network namespace for each server, with routing by this machine, or
+// loopback.
 type Network struct {
-	name  string // prefix of its namespaces and name of its iptables chain; empty: loopback
-	block string // prefix of its addresses
+	name  string // prefix of the namespaces and name of the iptables chain; empty for loopback
+	block string // address block
 	hosts int
 }
 
 // host is the location of a server.
 type host struct {
-	namespace string // empty: that of this machine
+	namespace string // empty for this machine's
 	address   string
 }
 
-// enter returns a command that runs on the host.
+// enter returns a command that runs in the namespace.
 func (h host) enter(command []string) []string {
 	if h.namespace == "" {
 		return command
@@ -31,7 +31,7 @@ func (h host) enter(command []string) []string {
 	return append([]string{"ip", "netns", "exec", h.namespace}, command...)
 }
 
-// listen returns an address on the host on which nothing is currently listening.
+// listen returns an address on the host that is currently free.
 func (h host) listen() (string, error) {
 	if h.namespace != "" {
 		return net.JoinHostPort(h.address, "8000"), nil // one server per namespace
@@ -43,10 +43,10 @@ func (h host) listen() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// Loopback returns a network in which servers cannot be disconnected.
+// Loopback is a network without cuts.
 func Loopback() *Network { return new(Network) }
 
-// NewNetwork creates a network of namespaces, which requires root. An error means that this machine does not permit it.
+// NewNetwork creates a network of namespaces, which needs root. It returns an error if this machine does not permit it.
 func NewNetwork() (*Network, error) {
 	n := &Network{name: fmt.Sprintf("fhir%d", os.Getpid()), block: fmt.Sprintf("10.211.%d", os.Getpid()%250)}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600); err != nil {
@@ -69,7 +69,7 @@ func NewNetwork() (*Network, error) {
 // Cuts reports whether servers can be disconnected.
 func (n *Network) Cuts() bool { return n.name != "" }
 
-// host returns a new host.
+// host creates a host for a server.
 func (n *Network) host() (host, error) {
 	if !n.Cuts() {
 		return host{address: "127.0.0.1"}, nil
@@ -97,7 +97,7 @@ func (n *Network) host() (host, error) {
 // link returns the name of this machine's end of the link to a host.
 func link(host int) string { return fmt.Sprintf("fh%d-%d", os.Getpid()%100000, host) }
 
-// Cut drops all packets between two servers, in both directions. Connections stay open and silent.
+// Cut drops all packets between two servers, in both directions. Connections stay open.
 func (n *Network) Cut(a, b *Process) error {
 	if a.host.namespace == b.host.namespace {
 		return errors.New("both are in the same namespace")
@@ -119,14 +119,14 @@ func (n *Network) Heal() error {
 	)
 }
 
-// Close removes the namespaces and iptables rules.
+// Close removes the network.
 func (n *Network) Close() {
 	if !n.Cuts() {
 		return
 	}
 	for i := range n.hosts {
-		// The link would be removed with the namespace, but asynchronously, and the links of the next network have
-		// the same names.
+		// The link is deleted with the namespace only after a delay, and the next
+		// network's links have the same names.
 		_ = run("ip link del " + link(i))
 		_ = run("ip netns del " + fmt.Sprintf("%s-%d", n.name, i))
 	}
@@ -135,7 +135,7 @@ func (n *Network) Close() {
 	}
 }
 
-// run runs commands, which consist of words without spaces, until one fails.
+// run runs commands without quoting, up to the first that fails.
 func run(commands ...string) error {
 	for _, command := range commands {
 		words := strings.Fields(command)

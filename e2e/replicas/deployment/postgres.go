@@ -17,7 +17,7 @@ type postgres struct {
 	address string
 }
 
-// startPostgres starts a server with a new database. It runs as Debian's user postgres, because PostgreSQL refuses to run as root.
+// startPostgres starts a server with a new database. PostgreSQL refuses to run as root, so it runs as Debian's user postgres.
 func startPostgres(folder string, network *Network) (Engine, error) {
 	host, err := network.host()
 	if err != nil {
@@ -27,7 +27,7 @@ func startPostgres(folder string, network *Network) (Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.MkdirTemp("", "postgres") // a folder that this user can access
+	data, err := os.MkdirTemp("", "postgres") // accessible to this user
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func unprivileged(command ...string) []string {
 	return append([]string{"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=KILL"}, command...)
 }
 
-// postgresProgram returns the path of a program of the newest PostgreSQL on Debian.
+// postgresProgram returns Debian's path of a program of the newest PostgreSQL.
 func postgresProgram(name string) string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // the pattern is valid
 	if len(found) == 0 {

@@ -19,11 +19,11 @@ type Process struct {
 	host    host
 	environ []string
 	command []string
-	log     string // path of its output
+	log     string // output file
 	ready   func() error
 
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has exited
+	done chan struct{} // closed when the process has ended
 }
 
 // Start runs the server and waits until it is ready.
@@ -38,13 +38,13 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// launch runs the server. It is killed with this process, even if this process is killed.
+// launch runs the server. The server ends with this process, even if this process is killed.
 func (p *Process) launch() error {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the child has its own descriptor
+	defer log.Close() // the child has a copy
 	command := p.host.enter(p.command)
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), p.environ...)
@@ -56,14 +56,14 @@ func (p *Process) launch() error {
 	}
 	done := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // the log contains the exit reason
+		_ = cmd.Wait() // the result is in the log
 		close(done)
 	}()
 	p.cmd, p.done = cmd, done
 	return nil
 }
 
-// Ready waits until the server responds, as long as it is running.
+// Ready waits until the server responds. It returns an error if the server ends.
 func (p *Process) Ready(bound time.Duration) error {
 	deadline := time.After(bound)
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -83,10 +83,10 @@ func (p *Process) Ready(bound time.Duration) error {
 	}
 }
 
-// PID is the id of the process.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Running reports whether the process has not exited.
+// Running reports whether the process is running.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -96,7 +96,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Kill kills the server and its children with SIGKILL, so they cannot write anything.
+// Kill kills the server and its children with SIGKILL, so that they cannot write anything.
 func (p *Process) Kill() {
 	p.signal(syscall.SIGKILL)
 	if p.cmd != nil {
@@ -104,13 +104,13 @@ func (p *Process) Kill() {
 	}
 }
 
-// Pause suspends the server and its children.
+// Pause stops the server and its children immediately (SIGSTOP).
 func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
 
 // Resume resumes a paused server.
 func (p *Process) Resume() { p.signal(syscall.SIGCONT) }
 
-// Stop stops the server gracefully, or kills it after a while.
+// Stop interrupts the server, and kills it if it does not end.
 func (p *Process) Stop() {
 	if p.cmd == nil || !p.Running() {
 		return
@@ -123,13 +123,13 @@ func (p *Process) Stop() {
 	}
 }
 
-// signal also sends a signal to the children, because those of PostgreSQL are not in its process group.
+// signal signals the server and its children, because PostgreSQL's children are not in its process group.
 func (p *Process) signal(s syscall.Signal) {
 	if p.cmd == nil {
 		return
 	}
 	for _, pid := range append([]int{p.PID()}, children(p.PID())...) {
-		_ = syscall.Kill(pid, s) // the process may have exited
+		_ = syscall.Kill(pid, s) // the process may have ended
 	}
 }
 
@@ -146,14 +146,14 @@ func children(of int) (pids []int) {
 	return pids
 }
 
-// Log returns the path of the server's output.
+// Log returns the path of the output file.
 func (p *Process) Log() string { return p.log }
 
 // Tail returns the end of the server's output.
 func (p *Process) Tail() string { return Tail(p.log) }
 
-// CPU returns the CPU time of all threads of the server and its children in seconds. schedstat has a resolution of
-// nanoseconds, stat (proc(5)) of 10 ms.
+// CPU returns the CPU time of the server and its children in seconds. It reads schedstat, which has nanoseconds; stat
+// (proc(5)) has ticks of 10 ms.
 func (p *Process) CPU() (seconds float64, err error) {
 	for _, pid := range append([]int{p.PID()}, children(p.PID())...) {
 		s, err := computed(pid)
@@ -170,7 +170,7 @@ func computed(pid int) (seconds float64, err error) {
 	for _, thread := range threads {
 		text, err := os.ReadFile(thread)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // the process has exited
+			continue // the thread has ended
 		}
 		if err != nil {
 			return 0, err
@@ -185,7 +185,7 @@ func computed(pid int) (seconds float64, err error) {
 	return seconds, err
 }
 
-// Resident returns the resident memory of the server in bytes.
+// Resident returns the server's resident memory in bytes.
 func (p *Process) Resident() (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {

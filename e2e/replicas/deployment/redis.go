@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// redis is a Redis server, alone or with replicas and a Sentinel on the host of each.
+// redis is a Redis server, alone or with replicas and a Sentinel for each server.
 type redis struct {
 	servers   []*Process
 	sentinels []*Process
@@ -21,10 +21,10 @@ type redis struct {
 	network   *Network
 }
 
-// sentinelMaster is the name of the master in the Sentinels.
+// sentinelMaster is the Sentinels' name of the master.
 const sentinelMaster = "fhir"
 
-// startRedis starts one server. Acknowledged changes are on disk, so the server may be killed.
+// startRedis starts one server. It syncs each acknowledged change to disk, so it may be killed.
 func startRedis(folder string, network *Network) (Engine, error) {
 	r := &redis{network: network}
 	if err := r.add(folder, "redis", "--appendfsync", "always"); err != nil {
@@ -34,7 +34,7 @@ func startRedis(folder string, network *Network) (Engine, error) {
 	return r, nil
 }
 
-// startSentinel starts a master, two replicas and three Sentinels. The master accepts changes only while a replica is connected.
+// startSentinel starts a master, two replicas and three Sentinels. The master accepts changes only while a replica follows.
 func startSentinel(folder string, network *Network) (Engine, error) {
 	r := &redis{network: network}
 	for i := range 3 {
@@ -84,7 +84,7 @@ func (r *redis) add(folder, name string, arguments ...string) error {
 	return p.Start()
 }
 
-// watch starts a Sentinel on the host of a server, so that both are disconnected together.
+// watch starts a server's Sentinel on the same host, so that both are cut off together.
 func (r *redis) watch(folder string, i int) error {
 	beside := r.servers[i].host
 	address := net.JoinHostPort(beside.address, "26379")
@@ -115,7 +115,7 @@ func (r *redis) watch(folder string, i int) error {
 	return p.Start()
 }
 
-// settled waits until the Sentinels know each other and the replicas are connected.
+// settled waits until the Sentinels have found each other and the replicas follow.
 func (r *redis) settled() error {
 	return within(30*time.Second, func() error {
 		for _, watcher := range r.watchers {
@@ -147,7 +147,7 @@ func (r *redis) Addresses() []string {
 	return r.watchers
 }
 
-// Servers returns the Redis servers, starting with the current master.
+// Servers returns the Redis servers, the current master first.
 func (r *redis) Servers() []*Process {
 	servers := append([]*Process(nil), r.servers...)
 	if i := slices.Index(r.addresses, r.master()); i > 0 {
@@ -156,8 +156,8 @@ func (r *redis) Servers() []*Process {
 	return servers
 }
 
-// master returns the address of the master according to most Sentinels. A former master considers itself the master
-// until the Sentinels reconfigure it.
+// master returns the address that most Sentinels have for the master. A former master considers itself the master until
+// a Sentinel demotes it.
 func (r *redis) master() (address string) {
 	votes := map[string]int{}
 	for _, watcher := range r.watchers {
@@ -198,7 +198,7 @@ func ask(address, command string) (string, error) {
 	return lines[0], nil
 }
 
-// converse sends an inline command and reads up to most lines of the response, without the lengths of arrays and bulk strings.
+// converse sends an inline command and reads most lines of the response, without the lengths of arrays and bulk strings.
 func converse(address, command string, most int) (answer []string, err error) {
 	c, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
 	if err != nil {
@@ -223,7 +223,7 @@ func converse(address, command string, most int) (answer []string, err error) {
 	return answer, nil
 }
 
-// within repeats try until it succeeds.
+// within retries until success or the time limit.
 func within(bound time.Duration, try func() error) error {
 	deadline := time.Now().Add(bound)
 	for {

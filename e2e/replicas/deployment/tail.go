@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// tailSize is the maximum length of the returned output in bytes.
+// tailSize is the size of the shown output in bytes.
 const tailSize = 4096
 
-// Tail returns the end of a server's log file, or the reason why it cannot be read.
+// Tail returns the end of an output file, or the error of reading it.
 func Tail(log string) string {
 	f, err := os.Open(log)
 	if err != nil {

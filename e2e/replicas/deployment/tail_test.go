@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Tail returns the end of a long log file, and an error message for a missing one.
+// Tail returns the end of a long output, and the reason if the file is missing.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")

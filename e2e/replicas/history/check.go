@@ -13,7 +13,7 @@ import (
 // Violation is a history that violates the rules.
 type Violation struct {
 	Subject    string
-	What       string // type of violation, if a single exception to the rules explains it
+	What       string // kind of violation, if a single exception explains it
 	Operations []Operation
 }
 
@@ -27,16 +27,16 @@ func (v Violation) String() string {
 	return b.String()
 }
 
-// Types of violations.
+// Kinds of violations.
 const (
-	UsedTwice  = "used twice"                        // a code or refresh token was exchanged twice
-	StillGood  = "accepted after its end"            // by a gateway that should have received the revocation
-	NoMoreGood = "refused though nothing had ended"  // lost, or revoked by the failure of another request
-	Undecided  = "too many orders to check them all" // within the time limit for a history
+	UsedTwice  = "used twice"                        // a code or refresh token was exchanged for tokens twice
+	StillGood  = "accepted after its end"            // by a gateway after the lag
+	NoMoreGood = "refused though nothing had ended"  // lost, or ended by an unrelated failure
+	Undecided  = "too many orders to check them all" // in the time limit of a history
 	Otherwise  = "not to be explained"
 )
 
-// patience is the maximum time for checking one history.
+// patience is the time limit for checking a history.
 const patience = 20 * time.Second
 
 // Check returns the histories that violate the rules.
@@ -64,7 +64,7 @@ func bySubject(operations []Operation) map[string][]Operation {
 	return parts
 }
 
-// judge returns the violation in a history, or "".
+// judge returns the violation of a history, or "".
 func (r Rules) judge(part []Operation) string {
 	switch r.permit(part) {
 	case porcupine.Ok:
@@ -93,7 +93,7 @@ func (r Rules) permit(part []Operation) porcupine.CheckResult {
 	history := make([]porcupine.Operation, 0, len(part))
 	for _, o := range part {
 		if o.Result == Unknown && o.Kind == Access {
-			continue // it has no effect
+			continue // no effect on the state
 		}
 		end := o.Return
 		if o.Result == Unknown {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// TestCheck checks valid histories, and each type of violation.
+// The checker accepts valid histories and finds each kind of violation.
 func TestCheck(t *testing.T) {
 	tests := []struct {
 		name string
-		want string // expected violation
+		want string // violation
 		ops  []Operation
 	}{
 		{"a grant's life", "", []Operation{
@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestUndo checks which changes a failover may undo.
+// A failover may undo an unacknowledged revocation, but not an acknowledged one.
 func TestUndo(t *testing.T) {
 	seen := []Operation{at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", Unknown, ""), at(5, 6, Access, "", Refused, ""), at(20, 21, Access, "", OK, "")}
 	told := append([]Operation(nil), seen...)
@@ -130,14 +130,14 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// TestOutages checks which grants get an extended grace by an outage in a gateway's log.
+// An outage in a gateway's log extends the grace of the refresh tokens replaced in it or shortly before.
 func TestOutages(t *testing.T) {
 	record := &Record{begin: time.Unix(1000, 0)}
 	const store, start = `{"ts":1040.0,"msg":"the store is back","after":10}`, `{"ts":1040.0,"msg":"serving initial configuration"}`
 	for _, test := range []struct {
 		name    string
 		log     string
-		rotated int // in seconds
+		rotated int // second of the rotation
 		again   int
 		want    int // number of violations
 	}{
@@ -174,7 +174,7 @@ func at(call, end int, kind Kind, token string, result Result, next string) Oper
 	}
 }
 
-// TestSubjects checks that exactly the invalid history is found among others.
+// Only the invalid history is reported.
 func TestSubjects(t *testing.T) {
 	other := at(1, 2, Exchange, "", Refused, "")
 	other.Subject = "y"
@@ -184,7 +184,7 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// TestWriteRead checks that a record can be written to a file and read again.
+// A record survives writing and reading.
 func TestWriteRead(t *testing.T) {
 	record := NewRecord()
 	want := []Operation{at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", Unknown, "")}

@@ -1,10 +1,10 @@
-// Package history checks that the responses from several gateways to their clients could be those from a single gateway
-// with one store (github.com/anishathalye/porcupine).
+// Package history checks the responses of several gateways against the responses of a single gateway with one
+// store, for linearizability (github.com/anishathalye/porcupine).
 //
-// A [Record] contains operations: the request of a client, its time, and the response. The operations of one grant
-// are a separate history, as are those of one session. A history is valid if its operations can be ordered, each at
-// a time between its call and its return, so that the [Rules] permit all of them. An operation without a response,
-// or with a 5xx response, may have been executed at any time after its call, or never.
+// A [Record] contains operations: a client's request, its time, and the response. The operations of a grant are a
+// separate history, and so are those of a session. A history is valid if its operations can be put in an order, each
+// at a moment between its call and its return, that satisfies the [Rules]. An operation without a response, or with
+// a 5xx, may take effect at any time after its call, or never.
 //
 // The states of a grant, starting with its code:
 //
@@ -13,6 +13,6 @@
 //	  │ reuse            │ later reuse
 //	  └──────▶ revoked ◀─┴── revoke
 //
-// Until it is revoked, its access tokens and its latest refresh token are accepted. Afterwards they are rejected,
-// except for a lag until all gateways have received the revocation.
+// Until the grant has ended, its access tokens and its latest refresh token are accepted. Afterwards they are refused,
+// after a lag in which gateways may not have the end yet.
 package history

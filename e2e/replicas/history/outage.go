@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Outage is a period in which a gateway could not respond. The grace of refresh tokens that were replaced in this
-// period, or within the grace before it, counts from its end.
+// Outage is a period in which a gateway could not respond. The grace of refresh tokens that were replaced during the
+// outage, or within the grace before it, starts at its end.
 type Outage struct {
 	Began time.Duration // since the start of the record
 	Over  time.Duration
 }
 
-// always is earlier than every operation.
+// always is earlier than any operation.
 const always = -never
 
 // inaccuracy is the maximum delay of a log line after its event.
 const inaccuracy = 100 * time.Millisecond
 
-// Outages returns the store outages in a gateway's log, and the time before the gateway started.
+// Outages parses the outages of the store, and the time before the start, from a gateway's log.
 func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 	lines := bufio.NewReader(log)
 	for {
@@ -37,7 +37,7 @@ func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 			After   float64 `json:"after"` // in seconds
 		}
 		if json.Unmarshal(line, &entry) != nil {
-			continue // other output from the server
+			continue // not a JSON log line
 		}
 		over := time.UnixMicro(int64(entry.Time * 1e6)).Sub(r.begin)
 		switch entry.Message {
@@ -49,8 +49,8 @@ func (r *Record) Outages(log io.Reader) (outages []Outage, err error) {
 	}
 }
 
-// mayExcuse reports whether an outage explains that a gateway returned the successor for the predecessor of the
-// latest refresh token again.
+// mayExcuse reports whether, because of an outage, a gateway may return the current refresh token again for its
+// predecessor.
 func (r Rules) mayExcuse(g grant, o Operation) bool {
 	for _, outage := range r.Outages {
 		near := g.rotated <= outage.Over && later(g.replaced, r.Grace) >= outage.Began

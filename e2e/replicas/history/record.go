@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// Kind is the kind of a client's request.
+// Kind is the kind of a request.
 type Kind string
 
-// The kinds of operations. SignIn and Authorize belong to a session, the others to a grant.
+// Kinds of operations. SignIn and Authorize belong to a session, the others to a grant.
 const (
 	SignIn    Kind = "sign-in"   // creates a session
-	Authorize Kind = "authorize" // requests a code in a session; refused: the sign-in page
-	Exchange  Kind = "exchange"  // exchanges a code
-	Refresh   Kind = "refresh"   // redeems a refresh token
-	Revoke    Kind = "revoke"    // revokes a refresh token (RFC 7009)
-	Access    Kind = "access"    // uses an access token: introspection, or a request to the FHIR API
+	Authorize Kind = "authorize" // requests a code in a session; refused means the sign-in page
+	Exchange  Kind = "exchange"  // of a code
+	Refresh   Kind = "refresh"   // with a refresh token
+	Revoke    Kind = "revoke"    // of a refresh token (RFC 7009)
+	Access    Kind = "access"    // with an access token: introspection, or a request to the FHIR API
 )
 
-// Result is the kind of a response.
+// Result is the result of a request.
 type Result string
 
-// The results of operations.
+// Results of operations.
 const (
 	OK      Result = "ok"
 	Refused Result = "refused"
 	Unknown Result = "unknown" // no response, or 5xx
-	Amiss   Result = "amiss"   // invalid response
+	Amiss   Result = "amiss"   // a response that no gateway should send
 )
 
-// Operation is a client's request with its response.
+// Operation is a client's request and its response.
 type Operation struct {
 	Client  int           `json:"client"`
 	Kind    Kind          `json:"kind"`
@@ -42,11 +42,11 @@ type Operation struct {
 	Next    string        `json:"next,omitempty"`  // refresh token in the response
 	Result  Result        `json:"result"`
 	Told    string        `json:"told,omitempty"` // response as text
-	Call    time.Duration `json:"call"`           // since the start of the record
+	Call    time.Duration `json:"call"`           // since the record began
 	Return  time.Duration `json:"return"`
 }
 
-// Record contains the operations of several clients. It is safe for concurrent use.
+// Record is the operations of several clients. It is safe for concurrent use.
 type Record struct {
 	begin      time.Time
 	mu         sync.Mutex
@@ -56,7 +56,7 @@ type Record struct {
 // NewRecord starts a record.
 func NewRecord() *Record { return &Record{begin: time.Now()} }
 
-// Now returns the time since the start of the record.
+// Now returns the time since the record began.
 func (r *Record) Now() time.Duration { return time.Since(r.begin) }
 
 // Add adds a completed operation.
@@ -73,7 +73,7 @@ func (r *Record) Operations() []Operation {
 	return append([]Operation(nil), r.operations...)
 }
 
-// Write writes operations, one JSON object per line.
+// Write writes operations as lines of JSON.
 func Write(w io.Writer, operations []Operation) error {
 	buffer := bufio.NewWriter(w)
 	encoder := json.NewEncoder(buffer)

@@ -5,34 +5,33 @@ import "time"
 // Rules are the guarantees of the gateways.
 type Rules struct {
 	Grace time.Duration // refresh_token_grace
-	Lag   time.Duration // time for which revoked tokens may still be accepted: revocation_max_lag
+	Lag   time.Duration // maximum delay until an end takes effect everywhere: revocation_max_lag
 
 	Outages []Outage // outages of the gateways
 
-	// Undo permits that a revocation with a lost response is undone later, by the failover of a disconnected master.
+	// An unacknowledged end may be visible and be undone later, by the failover of an isolated master.
 	Undo bool
 
-	// Exceptions to the rules, for determining the type of a violation.
+	// Exceptions that classify a violation.
 	passTwice, passAccepted, passRefused bool
 }
 
-// unknown stands for a refresh token that was issued, but not received.
+// unknown stands for a refresh token in a lost response.
 const unknown = "?"
 
-// never is later than the return of every operation.
+// never is later than the return of any operation.
 const never = time.Duration(1<<62 - 1)
 
-// grant is the state of a grant. Its times are bounds of changes, because a change happened between an operation's
-// call and its return.
+// grant is the state of a grant. Its times are bounds: a change happened between an operation's call and its return.
 type grant struct {
-	redeemed          bool   // whether its code was redeemed
+	redeemed          bool   // the code was exchanged
 	current, previous string // refresh tokens
 	rotated, replaced time.Duration
 	ended             bool
-	endedBy           time.Duration // latest time of the revocation; never if no client received its response
+	endedBy           time.Duration // latest time of the end; never if it was not acknowledged
 }
 
-// step returns the possible states of a grant after an operation; none if the result is impossible.
+// step returns the possible states of a grant after an operation; none if the response is invalid.
 func (r Rules) step(g grant, o Operation) []grant {
 	switch {
 	case o.Result == Unknown:
@@ -63,7 +62,7 @@ func (r Rules) answered(g grant, o Operation) []grant {
 	return nil
 }
 
-// perhaps returns the possible states after an operation without a response.
+// perhaps returns the possible states after an operation without a response that took effect.
 func (r Rules) perhaps(g grant, o Operation) []grant {
 	switch {
 	case o.Kind == Exchange && !g.redeemed:
@@ -81,15 +80,15 @@ func (r Rules) exchange(g grant, o Operation) []grant {
 	case o.Result == OK && (!g.redeemed && !g.ended || r.passTwice):
 		return []grant{g.issue(o.Next)}
 	case o.Result == Refused && g.redeemed:
-		return []grant{g.end(o.Return)} // reuse revokes all tokens of the first use (RFC 6749 §4.1.2)
+		return []grant{g.end(o.Return)} // used twice: revokes all tokens from the first use (RFC 6749 §4.1.2)
 	case o.Result == Refused && (g.ended || r.passRefused):
 		return []grant{g}
 	}
 	return nil
 }
 
-// refresh with a token other than the latest revokes the grant, except for its predecessor within the grace, which
-// a gateway may count from the end of an outage.
+// refresh with a token other than the latest ends the grant, except with its predecessor within the grace, which may
+// start at the end of an outage.
 func (r Rules) refresh(g grant, o Operation) []grant {
 	if o.Result == OK {
 		return r.refreshed(g, o)
@@ -122,7 +121,7 @@ func (r Rules) refreshed(g grant, o Operation) []grant {
 	return nil
 }
 
-// revoke returns 200 for any token. A token other than the latest does not determine the state of the grant.
+// revoke returns 200 for any token. With a token other than the latest, the grant may or may not have ended.
 func revoke(g grant, o Operation) []grant {
 	if o.Result != OK {
 		return nil
@@ -150,14 +149,14 @@ func (g grant) issue(token string) grant {
 	return g
 }
 
-// rotate replaces the latest refresh token; by is the latest possible time.
+// rotate replaces the latest refresh token, at the latest at by.
 func (g grant) rotate(o Operation, next string, by time.Duration) grant {
 	g.previous, g.current = o.Token, next
 	g.rotated, g.replaced = o.Call, by
 	return g
 }
 
-// end marks the grant as revoked by the given time, unless it was revoked earlier.
+// end ends the grant, at the latest at by, unless it has ended before.
 func (g grant) end(by time.Duration) grant {
 	if !g.ended || by < g.endedBy {
 		g.ended, g.endedBy = true, by
@@ -165,7 +164,7 @@ func (g grant) end(by time.Duration) grant {
 	return g
 }
 
-// tell returns a grant after a client has observed its revocation.
+// tell returns a grant whose end was acknowledged.
 func (r Rules) tell(g grant, o Operation) grant {
 	if r.Undo && g.endedBy == never {
 		return g
