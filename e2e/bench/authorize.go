@@ -27,8 +27,8 @@ const benchClient = `
 			introspect all%s
 		}`
 
-// proxied makes the gateway treat plain HTTP requests as forwarded by a TLS-terminating proxy. It costs each request
-// a little, so it applies to all servers.
+// proxied configures the load generator as a trusted proxy that terminates TLS. It
+// costs each request a little, so all servers have it.
 const proxied = `	servers {
 		trusted_proxies static 127.0.0.1/32
 	}
@@ -45,12 +45,13 @@ const gatewayOptions = proxied + `	fhir {
 // duty is an operation of an authorization server under load.
 type duty struct {
 	name  string
-	scope string // scope of the visitor's sign-in; "": no sign-in
+	scope string // scope of the sign-in; empty for none
 	do    func(*visitor) operation
 }
 
-// duties returns the operations to measure. Operations without ID tokens are measured once, with RS256, because the
-// peer can introspect only its opaque access tokens. The scopes are those with the same meaning for each server.
+// duties are the operations to measure. Those without an ID token are measured
+// only once, with RS256: the peer can introspect only its opaque access tokens.
+// The scopes have the same meaning on both servers.
 func duties(algorithm, system, refresh string) []duty {
 	all := []duty{
 		{"code flow, signed in already", "openid profile", func(v *visitor) operation { return v.flow }},
@@ -66,8 +67,8 @@ func duties(algorithm, system, refresh string) []duty {
 	return all
 }
 
-// authorizations compares the authorization server with npm oidc-provider or an earlier gateway, with RSA and
-// elliptic curve ID tokens, in one run.
+// authorizations measures the authorization server against npm oidc-provider, or an earlier gateway, with RSA
+// and elliptic curve ID tokens, in one run.
 func authorizations(s settings, folder string) (err error) {
 	gateway, err := startAuthorize(s, s.binary, folder, "authorize")
 	if err != nil {
@@ -96,7 +97,7 @@ func startAuthorize(s settings, binary, folder, name string) (*server, error) {
 	})
 }
 
-// asProvider returns a gateway as a provider that signs ID tokens with an algorithm.
+// asProvider is a gateway that signs ID tokens with an algorithm.
 func asProvider(gateway *server, algorithm string) *provider {
 	p := &provider{server: gateway, clientID: "bench", secret: "bench-secret"}
 	if algorithm == "ES256" {
@@ -107,7 +108,7 @@ func asProvider(gateway *server, algorithm string) *provider {
 	return p
 }
 
-// besidePeer measures all duties with ID tokens of one algorithm, for the gateway and for npm oidc-provider or an earlier gateway.
+// besidePeer measures all duties with an ID token algorithm, against npm oidc-provider or an earlier gateway.
 func besidePeer(s settings, folder string, gateway *server, algorithm string) (err error) {
 	ours, theirs, peer := asProvider(gateway, algorithm), (*provider)(nil), "oidc-provider"
 	system := duties(algorithm, "system/*.rs", "offline_access")
@@ -134,7 +135,7 @@ func besidePeer(s settings, folder string, gateway *server, algorithm string) (e
 	return nil
 }
 
-// duty measures an operation. Each client signs in first, which does not count.
+// duty measures a duty. The sign-in of each client is not counted.
 func (p *provider) duty(s settings, d duty) (load, error) {
 	visitors := make([]*visitor, s.clients)
 	for i := range visitors {
@@ -153,7 +154,7 @@ func (p *provider) duty(s settings, d duty) (load, error) {
 	return p.round(func(i int) operation { return d.do(visitors[i]) }, s.clients, s.round)
 }
 
-// startPeer runs npm oidc-provider with all state in memory.
+// startPeer runs npm oidc-provider with its state in memory.
 func startPeer(algorithm string) (*provider, error) {
 	address, err := loopback.FreeAddress()
 	if err != nil {
@@ -173,7 +174,7 @@ func startPeer(algorithm string) (*provider, error) {
 	return p, nil
 }
 
-// documents compares responses that are the same for everyone with fixed responses of the same size.
+// documents measures public documents against fixed responses of the same size.
 func documents(s settings, folder string, gateway *server) error {
 	fmt.Print("\n" + tableHead)
 	forwarded := http.Header{"X-Forwarded-Proto": {"https"}}
@@ -208,7 +209,7 @@ func rsaSignature() (time.Duration, error) {
 	return (after - before) / times, err
 }
 
-// ownCPU returns the total CPU time of this process.
+// ownCPU returns the CPU time used so far by this process.
 func ownCPU() (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
-// nginxConfig configures nginx as a cache in front of the gateway, in one process so that its CPU time can be
-// measured.
+// nginxConfig is a cache in front of the gateway, in a single process so that
+// its CPU time can be read.
 const nginxConfig = `master_process off;
 daemon off;
 pid %[1]s/nginx.pid;
@@ -45,7 +45,7 @@ http {
 }
 `
 
-// rival is a server with the requests to send.
+// rival is a server and the requests to it.
 type rival struct {
 	name   string
 	server *server
@@ -53,7 +53,8 @@ type rival struct {
 	header http.Header
 }
 
-// caches compares hits in the expansion cache with other servers that return the same bytes, in one run.
+// caches measures hits in the cache of expansions against other servers of the
+// same bytes, in one run.
 func caches(s settings, folder string) (err error) {
 	definitions := filepath.Join(folder, "synthetic.json")
 	if err := generate(definitions, 10_000); err != nil {
@@ -89,9 +90,9 @@ func caches(s settings, folder string) (err error) {
 	)
 }
 
-// cachedGateway is a gateway binary with an expansion cache: without and with the guard.
+// cachedGateway is a gateway binary with a cache of expansions: one without and one with the guard.
 type cachedGateway struct {
-	name          string // prefix of its table rows
+	name          string // prefix of its rows
 	open, guarded *server
 	token         string
 }
@@ -130,7 +131,7 @@ func (g cachedGateway) rivals(path string) []rival {
 	}
 }
 
-// sized returns the path of a page with about the given number of bytes.
+// sized finds a page of about the given size in bytes.
 func sized(gateway *server, size int) (path string, err error) {
 	count := 1
 	for range 12 {
@@ -171,7 +172,7 @@ func besideRespond(s settings, folder string, gateway *server, path string, riva
 	))
 }
 
-// entityTag returns the entity tag of an uncompressed response.
+// entityTag returns the ETag of an uncompressed response.
 func entityTag(url string) (string, error) {
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
@@ -222,7 +223,7 @@ func besideNginx(s settings, folder string, gateway *server, path string) (err e
 	})
 }
 
-// besideFiles compares the gateway with servers of precompressed files.
+// besideFiles measures against precompressed files.
 func besideFiles(s settings, folder string, gateway *server, path string) (err error) {
 	r, err := http.Get(gateway.url + path)
 	if err != nil {
@@ -258,14 +259,15 @@ func compressed(file string, body []byte) error {
 	return errors.Join(err, z.Close(), f.Close())
 }
 
-// race runs rounds against each rival in turn. The others are compared with the first one.
+// race runs rounds against each rival in turn. The first rival is the
+// baseline.
 func race(s settings, title string, rivals []rival) error {
 	rounds := make([][]load, len(rivals))
 	for n := range s.rounds + 1 {
-		for k := range rivals { // vary the order, because the first one appears more expensive
+		for k := range rivals { // rotated, since the first one appears slower
 			i := (k + n) % len(rivals)
 			r, length := rivals[i], s.round
-			if n == 0 { // warm-up round
+			if n == 0 { // warm-up
 				length = max(length/4, 100*time.Millisecond)
 			}
 			l, err := r.server.round(r.server.gets(r.paths, r.header), s.clients, length)

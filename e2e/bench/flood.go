@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// floodSize is the total number of requests in a flood.
+// floodSize is the number of requests of all kinds in a flood.
 const floodSize = 1_000_000
 
-// floods are useless requests, each different from all previous ones, which an attacker without an account can send.
+// floods are invalid requests, each different from all others, as an attacker
+// without an account can send.
 var floods = []struct {
 	name   string
 	path   func() string
@@ -36,7 +37,7 @@ func unknownKey() http.Header {
 	return http.Header{"Authorization": {"Bearer " + head + ".e30." + random()}}
 }
 
-// flood measures the memory after a million useless requests.
+// flood measures the memory in use after a million invalid requests.
 func flood(s settings, folder string) (err error) {
 	gateway, err := start(s.binary, folder, site{
 		name:    "flood",
@@ -50,7 +51,7 @@ func flood(s settings, folder string) (err error) {
 	fmt.Printf("\n## Flood\n\n| requests | per second | CPU per request | resident afterwards |\n|---|--:|--:|--:|\n")
 	each := floodSize / len(floods)
 	for i := range floods {
-		// A tenth first, so that only warm processes are compared.
+		// The first tenth is the warm-up, so that both measurements are of a warm process.
 		for _, n := range []int{each / 10, each - each/10} {
 			whole, err := gateway.flood(s, i, n)
 			if err != nil {
@@ -66,7 +67,7 @@ func flood(s settings, folder string) (err error) {
 	return nil
 }
 
-// flood sends the given number of requests of a kind.
+// flood sends a number of requests of a kind.
 func (s *server) flood(of settings, kind, requests int) (load, error) {
 	tokens := make(chan struct{}, requests)
 	for range requests {
@@ -87,7 +88,7 @@ func (s *server) flood(of settings, kind, requests int) (load, error) {
 	}, of.clients, 10*time.Minute)
 }
 
-// lead sends one useless request.
+// lead sends one invalid request.
 func (s *server) lead(client *http.Client, kind int) error {
 	f := floods[kind]
 	request, err := http.NewRequest(http.MethodGet, s.url+f.path(), nil)

@@ -25,11 +25,11 @@ type provider struct {
 	*server
 	clientID, secret string
 	scope            string
-	idp              string // identity provider for signing in; "" with a local password
+	idp              string // identity provider for sign-in; "" for a password here
 	paths            struct{ authorize, token, introspect, userinfo string }
 }
 
-// visitor is one client of a provider: a browser with the app that it signs in to.
+// visitor is one client of a provider: a browser and an app.
 type visitor struct {
 	*provider
 	http            *http.Client
@@ -49,8 +49,8 @@ func (p *provider) visit() (*visitor, error) {
 
 var transport = &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 
-// secured sends plain HTTP for https URLs, like a TLS-terminating proxy, because the cost of TLS is Caddy's, and the
-// peers have no TLS.
+// secured sends https requests as plain HTTP, like a proxy that terminates TLS:
+// the cost of TLS is that of Caddy, and the peers have no TLS.
 type secured struct{}
 
 // RoundTrip implements http.RoundTripper.
@@ -61,7 +61,8 @@ func (secured) RoundTrip(r *http.Request) (*http.Response, error) {
 	return transport.RoundTrip(r)
 }
 
-// at returns the https URL of a path of the provider, because browsers send Secure cookies only by https.
+// at returns the https address of a path of the provider: browsers send
+// Secure cookies only over https.
 func (p *provider) at(path string) string {
 	return "https" + strings.TrimPrefix(p.url, "http") + path
 }
@@ -92,7 +93,7 @@ func (v *visitor) flow(*load) error {
 
 func random() string {
 	b := make([]byte, 32)
-	_, _ = rand.Read(b) // never fails: see crypto/rand
+	_, _ = rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -101,7 +102,8 @@ var (
 	keycloakLogin = regexp.MustCompile(`id="kc-form-login"[^>]* action="([^"]*)"`)
 )
 
-// code follows an authorization request to the redirect URI, through the sign-in page if there is one.
+// code follows an authorization request to the redirect URI, through the
+// sign-in page if there is one.
 func (v *visitor) code(q url.Values) (string, error) {
 	next := v.at(v.paths.authorize) + "?" + q.Encode()
 	for range 10 {
@@ -138,7 +140,7 @@ func (v *visitor) code(q url.Values) (string, error) {
 			}
 			return "", fmt.Errorf("no code, but %s", to)
 		}
-		if next = v.at(to.RequestURI()); to.Port() != "" { // URL of an identity provider, or of this server
+		if next = v.at(to.RequestURI()); to.Port() != "" { // at an identity provider or this server
 			next = to.String()
 		}
 	}
@@ -150,7 +152,7 @@ func drain(r *http.Response) ([]byte, error) {
 	return b, errors.Join(err, r.Body.Close())
 }
 
-// token sends a request to the token endpoint and stores the response.
+// token sends a token request and stores the tokens.
 func (v *visitor) token(form url.Values) error {
 	body, err := v.post(v.paths.token, form)
 	if err != nil {
@@ -212,7 +214,7 @@ func (v *visitor) introspected(*load) error {
 
 func (v *visitor) told(*load) error { return v.read(v.paths.userinfo) }
 
-// read sends a request with the access token.
+// read requests a path with the access token.
 func (v *visitor) read(path string) error {
 	request, err := http.NewRequest(http.MethodGet, v.at(path), nil)
 	if err != nil {

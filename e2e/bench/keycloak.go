@@ -19,15 +19,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/loopback"
 )
 
-// identityProvider is Keycloak, which is also measured for comparison.
+// identityProvider is Keycloak, which is also the peer.
 type identityProvider struct {
 	*server
-	token  string       // access token of the administrator
+	token  string       // administrator's token
 	public string       // address for gateways and browsers
 	asked  atomic.Int64 // number of requests to the public address
 }
 
-// startKeycloak runs Keycloak in production mode, with its own database in a file. A proxy at its public address counts requests.
+// startKeycloak runs Keycloak in production mode with a database file. Its public address is a proxy that counts requests.
 func startKeycloak(folder string) (*identityProvider, error) {
 	var addresses [3]string
 	for i := range addresses {
@@ -95,7 +95,7 @@ func (k *identityProvider) furnish() error {
 	return err
 }
 
-// admin calls Keycloak with a form, or otherwise with JSON.
+// admin calls Keycloak's admin API with a form or JSON.
 func (k *identityProvider) admin(method, path string, body any) ([]byte, error) {
 	text, err := json.Marshal(body)
 	kind := "application/json"
@@ -121,8 +121,8 @@ func (k *identityProvider) admin(method, path string, body any) ([]byte, error) 
 	return read, err
 }
 
-// besideKeycloak compares the authorization server with Keycloak, for a local user and for a user of Keycloak whom
-// the gateway revalidates.
+// besideKeycloak measures the authorization server against Keycloak, for a local user and for a person of Keycloak with
+// revalidation.
 func besideKeycloak(s settings, folder string) (err error) {
 	k, err := startKeycloak(folder)
 	if err != nil {
@@ -155,7 +155,7 @@ func besideKeycloak(s settings, folder string) (err error) {
 	return nil
 }
 
-// startFederated starts the gateway with alice, Keycloak, the guard and $expand.
+// startFederated starts the gateway with alice and Keycloak as identity provider, with the guard and $expand.
 func startFederated(s settings, folder string, k *identityProvider) (*server, error) {
 	idp := "\n\t\tidp hospital keycloak {\n\t\t\tissuer " + k.public + "/realms/hospital\n\t\t\tclient_id caddy-fhir\n\t\t\tclient_secret bench-secret\n\t\t\trevalidate 1m\n\t\t}"
 	clients := fmt.Sprintf(benchClient, "bench", "") + fmt.Sprintf(benchClient, "bench-es256", "\n\t\t\tid_token_alg ES256")
@@ -169,8 +169,8 @@ func startFederated(s settings, folder string, k *identityProvider) (*server, er
 // keycloakDuty is an operation of Keycloak and of the gateway.
 type keycloakDuty struct {
 	name         string
-	theirs, ours string // the scopes
-	times        int    // in each round
+	theirs, ours string // scope
+	times        int    // number per round
 	do           func(*visitor) operation
 }
 
@@ -185,7 +185,8 @@ func keycloakDuties(s settings, algorithm string) []keycloakDuty {
 	return all
 }
 
-// measure runs rounds with a fixed number of operations for each provider in turn, and prints the medians. The first round is a warm-up.
+// measure runs rounds of a number of operations against each provider in turn, and prints the medians. The first round is the
+// warm-up.
 func (d keycloakDuty) measure(s settings, all ...*provider) error {
 	visitors, rounds := make([][]*visitor, len(all)), make([][]load, len(all))
 	for n := range s.rounds + 1 {
@@ -218,7 +219,7 @@ func (d keycloakDuty) measure(s settings, all ...*provider) error {
 	return nil
 }
 
-// signedIn returns clients that are signed in.
+// signedIn returns signed-in clients.
 func (p *provider) signedIn(clients int, scope string) ([]*visitor, error) {
 	as := *p
 	as.scope = scope
@@ -236,7 +237,7 @@ func (p *provider) signedIn(clients int, scope string) ([]*visitor, error) {
 	return all, nil
 }
 
-// times runs a round with n operations in total.
+// times runs a round of n operations in total.
 func (p *provider) times(visitors []*visitor, n int, do func(*visitor) operation) (load, error) {
 	var done atomic.Int64
 	return p.round(func(i int) operation {
@@ -250,7 +251,7 @@ func (p *provider) times(visitors []*visitor, n int, do func(*visitor) operation
 	}, len(visitors), 10*time.Minute)
 }
 
-// readBeside compares FHIR requests by both kinds of users, and counts the requests to Keycloak in the meantime.
+// readBeside compares FHIR requests of a local user and of a person of Keycloak, and counts the requests to Keycloak.
 func readBeside(s settings, k *identityProvider, local, person *provider) error {
 	const gender = "/fhir/R4/ValueSet/$expand?url=http%3A%2F%2Fhl7.org%2Ffhir%2FValueSet%2Fadministrative-gender"
 	read := func(v *visitor) operation { return func(*load) error { return v.read(gender) } }

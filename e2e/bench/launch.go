@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Number of patients in the stand-in for a FHIR server, and of requests to the picker.
+// Number of patients of the FHIR server stand-in, and of searches in the patient picker.
 const (
 	standInPatients = 100_000
 	pickerSearches  = 400
 )
 
-// launches measures the cost of a launch context: code flows with and without one, and the page for choosing a
-// patient compared to its search.
+// launches measures the cost of a launch context: code flows with and without it, and the
+// patient picker against the search it sends.
 func launches(s settings, folder string) (err error) {
 	records := httptest.NewServer(newStandIn(standInPatients))
 	defer records.Close()
@@ -41,8 +41,8 @@ func launches(s settings, folder string) (err error) {
 	return nil
 }
 
-// startLaunching runs a gateway with a user alice who has a FHIR resource. The gateway requests records from itself,
-// by the host of the issuer.
+// startLaunching runs a gateway whose user alice has a FHIR resource. The gateway is its own
+// FHIR server, at the issuer's host.
 func startLaunching(s settings, folder, fhirUser, records string) (*server, error) {
 	options := strings.NewReplacer("https://bench.example.org", "https://127.0.0.1", `name "Alice Adams"`, "fhir_user "+fhirUser).Replace(gatewayOptions)
 	client := strings.Replace(fmt.Sprintf(benchClient, "bench", ""), "scope ", "scope launch/patient patient/*.rs user/*.rs ", 1)
@@ -77,7 +77,8 @@ func contextFlows(s settings, ours *provider, _ string) error {
 	return nil
 }
 
-// pickerAnswers compares the page with its search at the FHIR server, alternating and sequentially.
+// pickerAnswers compares the patient picker with the search that it sends to the FHIR
+// server, alternately, one request at a time.
 func pickerAnswers(_ settings, ours *provider, records string) error {
 	v, err := ours.visit()
 	if err != nil {
@@ -112,7 +113,7 @@ func pickerAnswers(_ settings, ours *provider, records string) error {
 	return nil
 }
 
-// openPicker signs in, and returns the URL of the page.
+// openPicker signs in and returns the address of the patient picker.
 func (v *visitor) openPicker() (string, error) {
 	request := url.Values{"response_type": {"code"}, "client_id": {v.clientID}, "redirect_uri": {redirectURI}, "scope": {"launch/patient patient/*.rs"}, "state": {random()}}
 	r, err := v.http.Get(v.at(v.paths.authorize) + "?" + request.Encode())
@@ -140,7 +141,7 @@ func (v *visitor) openPicker() (string, error) {
 	return v.at(picker.RequestURI()), nil
 }
 
-// took returns the duration of a request, and checks that the response contains a text.
+// took returns the duration of a response, which must contain a text.
 func took(client *http.Client, address, text string) (time.Duration, error) {
 	start := time.Now()
 	r, err := client.Get(address)
@@ -155,7 +156,7 @@ func took(client *http.Client, address, text string) (time.Duration, error) {
 	return elapsed, errors.Join(err, r.Body.Close())
 }
 
-// typedName returns the beginning of a name in the stand-in.
+// typedName returns a prefix of a name of the stand-in.
 func typedName() string {
 	name := familyName(rand.IntN(standInPatients))
 	return strings.ToLower(name[:2+rand.IntN(len(name)-2)])

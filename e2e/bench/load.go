@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// load is the result of one round, or the median of several rounds.
+// load is the result of a round, or the median of several.
 type load struct {
 	requests int
 	bytes    int64
 	elapsed  time.Duration
-	cpu      time.Duration // total CPU time of the server
+	cpu      time.Duration // total of the server
 	times    []time.Duration
 }
 
@@ -25,7 +25,7 @@ func (l load) perRequest() time.Duration { return l.cpu / time.Duration(max(1, l
 func (l load) rate() float64             { return float64(l.requests) / l.elapsed.Seconds() }
 func (l load) size() int64               { return l.bytes / int64(max(1, l.requests)) }
 
-// quantile returns the duration that the given share of requests does not exceed.
+// quantile returns the duration that the given share of requests did not exceed.
 func (l load) quantile(share float64) time.Duration {
 	if len(l.times) == 0 {
 		return 0
@@ -33,14 +33,14 @@ func (l load) quantile(share float64) time.Duration {
 	return l.times[min(len(l.times)-1, int(share*float64(len(l.times))))]
 }
 
-// operation is an action that a client repeats. It is called by one goroutine at a time.
+// operation is repeated by a client. It is called by one goroutine at a time.
 type operation func(l *load) error
 
-// errDone is returned by an operation that has nothing left to do.
+// errDone is the error of an operation that has no more work.
 var errDone = errors.New("done")
 
-// round lets clients created by newClient repeat their operations for the given time, or until they have nothing left
-// to do. The first error ends it.
+// round runs clients created by newClient for a time, or until they have no more
+// work. The first error ends it.
 func (s *server) round(newClient func(i int) operation, clients int, length time.Duration) (load, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
@@ -69,7 +69,7 @@ func (s *server) round(newClient func(i int) operation, clients int, length time
 		whole.times = append(whole.times, p.times...)
 	}
 	slices.Sort(whole.times)
-	// The error of one client suffices.
+	// One client's error is enough.
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, errDone) }); i >= 0 {
 		return whole, errs[i]
 	}
@@ -88,7 +88,7 @@ func (l *load) time(do operation) error {
 	return nil
 }
 
-// gets returns a client that requests random paths of the list with a header.
+// gets creates clients that request the paths in random order with a header.
 func (s *server) gets(paths []string, header http.Header) func(int) operation {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
 	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
@@ -116,8 +116,8 @@ func (l *load) get(client *http.Client, url string, header http.Header) error {
 	return err
 }
 
-// beside runs rounds of two loads in alternating order, because the first one appears more expensive. It returns
-// their medians.
+// beside runs rounds of two measurements alternately, each first in every other round, since the first appears
+// slower. It returns their medians.
 func beside(rounds int, one, other func() (load, error)) (a, b load, err error) {
 	var all [2][]load
 	for n := range 2 * rounds {
@@ -131,7 +131,8 @@ func beside(rounds int, one, other func() (load, error)) (a, b load, err error) 
 	return median(all[0]), median(all[1]), nil
 }
 
-// median returns the round with the median CPU time per request, and with the durations of all rounds.
+// median returns the round with the median CPU time per request, with the request
+// durations of all rounds.
 func median(rounds []load) load {
 	var times []time.Duration
 	for _, l := range rounds {

@@ -19,7 +19,7 @@ type settings struct {
 	round        time.Duration
 	clients      int
 	durable      string // store of refresh tokens
-	operations   int    // number per round, compared to Keycloak
+	operations   int    // number per round against Keycloak
 }
 
 func main() {
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// run runs the named benchmarks, or all default ones.
+// run runs the named measurements, or the default ones.
 func run(s settings, names []string) error {
 	folder, err := os.MkdirTemp("", "bench")
 	if err != nil {

@@ -17,16 +17,16 @@ const (
 	// scanned is the number of random filters, each requested once.
 	scanned = 1_000_000
 
-	// honest is the number of different real queries, distributed by Zipf's law. One real query is sent per four
-	// random filters.
+	// honest is the number of different queries of users, Zipf-distributed.
+	// Each one is followed by four random filters.
 	honest = 2_000
 
-	// scanMaxSize is the maximum size of the cache.
+	// scanMaxSize is the maximum size of the cache in MiB.
 	scanMaxSize = 16
 )
 
-// scan measures the effect of a million random filters on the gateway's memory, and on cached responses for real
-// queries.
+// scan measures the effect of a million random filters on the memory of the
+// gateway and on the hit rate of users.
 func scan(s settings, folder string) (err error) {
 	definitions := filepath.Join(folder, "scanned.json")
 	if err := generate(definitions, 10_000); err != nil {
@@ -65,8 +65,8 @@ func scan(s settings, folder string) (err error) {
 	return nil
 }
 
-// mixed sends the given number of real queries, each followed by four random ones if scanning is set. It returns the
-// percentage of real queries that were answered from the cache.
+// mixed sends a number of honest queries, each followed by four random ones if
+// scanning. It returns the hit rate of the honest queries in percent.
 func (s *server) mixed(of settings, questions int, scanning bool) (float64, error) {
 	var left, hits atomic.Int64
 	left.Store(int64(questions))
@@ -90,7 +90,7 @@ func (s *server) mixed(of settings, questions int, scanning bool) (float64, erro
 	return 100 * float64(hits.Load()) / float64(questions), err
 }
 
-// fromCache sends a request and reports whether the response was cached.
+// fromCache reports whether the response is from the cache.
 func (s *server) fromCache(client *http.Client, path string) (bool, error) {
 	r, err := client.Get(s.url + path)
 	if err != nil {

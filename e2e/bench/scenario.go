@@ -13,26 +13,26 @@ import (
 	"strings"
 )
 
-// system is the canonical URL of the synthetic code system. Its value sets are below it.
+// system is the URL of the synthetic code system, and the prefix of its value sets.
 const system = "http://example.org/synthetic"
 
 const expand = "/fhir/R4/ValueSet/$expand?"
 
-// point is the cost for a size, for the plot.
+// point is the cost at a size, for the plot.
 type point struct {
 	concepts int
 	typed    load
 	respond  load
 }
 
-// scenario is a kind of request to compare.
+// scenario is a kind of request.
 type scenario struct {
 	name   string
 	paths  []string
-	header http.Header // request headers
+	header http.Header // request header
 }
 
-// measure starts the gateway over a code system of a size and runs all scenarios.
+// measure starts the gateway with a code system of a size and runs all scenarios.
 func measure(s settings, folder string, concepts int) (p point, err error) {
 	definitions := filepath.Join(folder, "synthetic-"+strconv.Itoa(concepts)+".json")
 	if err := generate(definitions, concepts); err != nil {
@@ -74,7 +74,7 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 	return p, whole(s, gateway, expand+all)
 }
 
-// startExpand starts a gateway with some definitions and without its cache.
+// startExpand starts a gateway with definitions and without a cache.
 func startExpand(binary, folder, name, definitions string) (*server, error) {
 	return start(binary, folder, site{
 		name:   name,
@@ -82,7 +82,8 @@ func startExpand(binary, folder, name, definitions string) (*server, error) {
 	})
 }
 
-// compare runs rounds against the gateway and against a fixed response of the same size in turn.
+// compare runs rounds against the gateway and against a fixed response of the
+// same size in turn.
 func compare(s settings, folder string, gateway *server, sc scenario) (ours, fixed load, err error) {
 	warm, err := gateway.round(gateway.gets(sc.paths, sc.header), s.clients, s.round/2)
 	if err != nil {
@@ -122,7 +123,7 @@ func lengths(s settings, gateway *server, typed [][]string) error {
 	return err
 }
 
-// whole measures the expansion of all concepts in one response.
+// whole measures an expansion of all concepts in one response.
 func whole(s settings, gateway *server, path string) error {
 	l, err := gateway.round(gateway.gets([]string{path}, nil), 1, s.round)
 	if err != nil {
@@ -136,10 +137,11 @@ func whole(s settings, gateway *server, path string) error {
 
 func query(valueSet string) string { return "url=" + url.QueryEscape(system+"/"+valueSet) }
 
-// longest is the maximum length of a typed prefix.
+// longest is the maximum length of typed prefixes.
 const longest = 10
 
-// typedPaths returns as-you-type requests for words and codes of the code system, by length from 1.
+// typedPaths are requests of a user who types words and codes of the code system
+// letter by letter, grouped by length from 1.
 func typedPaths(gateway *server, concepts int) ([][]string, error) {
 	sample, err := sampled(gateway, concepts)
 	paths := make([][]string, longest)
@@ -180,7 +182,7 @@ func addTyped(paths [][]string, text []rune) {
 	}
 }
 
-// filtered returns the request for the first page of results for a filter.
+// filtered is a request for the first page with a filter.
 func filtered(filter string) string {
 	return expand + query("all") + "&count=20&filter=" + url.QueryEscape(filter)
 }

@@ -23,9 +23,9 @@ type server struct {
 
 // site is the configuration of a gateway process.
 type site struct {
-	name    string // prefix of its file names
+	name    string // name of its files
 	options string // global options, each on a line that begins with a tab
-	routes  string // directives, in the same form
+	routes  string // directives in the same form
 }
 
 // start runs the gateway with one site and waits until it responds.
@@ -43,7 +43,7 @@ func start(binary, folder string, of site) (*server, error) {
 	return launch(address, exec.Command(binary, "run", "--config", file, "--adapter", "caddyfile"))
 }
 
-// launch runs a command that listens at an address, and waits until it responds.
+// launch runs a command that listens at an address and waits until it responds.
 func launch(address string, command *exec.Cmd) (*server, error) {
 	s := &server{url: "http://" + address, command: command}
 	s.command.Stderr = os.Stderr
@@ -77,14 +77,14 @@ func (s *server) stop() error {
 	if err := s.command.Process.Kill(); err != nil {
 		return err
 	}
-	_ = s.command.Wait() // the status of a killed process is irrelevant
+	_ = s.command.Wait() // killed: the status does not matter
 	return nil
 }
 
 // clockTick is the kernel's unit of CPU time (USER_HZ).
 const clockTick = 10 * time.Millisecond
 
-// cpu returns the total CPU time of the server.
+// cpu returns the CPU time used so far by the server.
 func (s *server) cpu() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.command.Process.Pid))
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *server) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, errors.Join(err1, err2)
 }
 
-// resident returns the current and the maximum resident memory of the server in MiB.
+// resident returns the server's current and peak resident memory in MiB.
 func (s *server) resident() (now, most int, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.command.Process.Pid))
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *server) resident() (now, most int, err error) {
 	return now, most, errors.Join(err1, err2)
 }
 
-// mebibytes returns the value in a line of a process's status, which is in KiB.
+// mebibytes returns a value of a process's status, which is in KiB.
 func mebibytes(status, name string) (int, error) {
 	_, rest, _ := strings.Cut(status, name)
 	fields := strings.Fields(rest)

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// standIn is a FHIR server with a linear search of patients by name.
+// standIn is a FHIR server that searches patients by name, sequentially.
 type standIn struct {
 	names   []string // in lower case, each word after a space
 	records []string
 }
 
-// Syllables of names. Each number has a different sequence of syllables.
+// Syllables of names, in a different order for each number.
 var syllables = strings.Fields("al ber con da el fer gar hol in jo kar lin mar nor ol per quin ros san tor ul van wes yor zel")
 
 // familyName returns the family name of the patient with a number.
@@ -43,7 +43,7 @@ func newStandIn(patients int) *standIn {
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var entries []string
 	found, words := 0, r.URL.Query()["name"]
-	for n, name := range s.names { // to the end, as for a total
+	for n, name := range s.names { // all patients, as for a total
 		if matches(name, words) {
 			found++
 			if len(entries) < 20 {

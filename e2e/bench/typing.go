@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// typing compares as-you-type requests with those of another gateway binary.
+// typing measures typed requests against another gateway binary.
 func typing(s settings, folder string) error {
 	if s.before == "" {
 		return errors.New("-before names no binary to compare with")
@@ -25,7 +25,7 @@ func typing(s settings, folder string) error {
 	return nil
 }
 
-// typingIn starts both gateways with a code system of a size.
+// typingIn measures both binaries with a code system of a size.
 func typingIn(s settings, folder string, concepts int) (err error) {
 	definitions := filepath.Join(folder, "synthetic-"+strconv.Itoa(concepts)+".json")
 	if err := generate(definitions, concepts); err != nil {
@@ -62,8 +62,8 @@ func typingIn(s settings, folder string, concepts int) (err error) {
 	return nil
 }
 
-// typed returns the kinds of typed text, generated from concepts: prefixes of words and codes by length, words,
-// misspelled words, and words without a match.
+// typed returns kinds of typed text derived from concepts: each prefix of a word or code, words,
+// typos, and words that match nothing.
 func typed(sample []coding) []scenario {
 	byLength := make([][]string, longest)
 	var words, codes, several, typos, nothing []string
@@ -88,7 +88,7 @@ func typed(sample []coding) []scenario {
 		scenario{name: "up to three words", paths: several}, scenario{name: "a word with a typo", paths: typos}, scenario{name: "what is nowhere", paths: nothing})
 }
 
-// typingRow runs rounds against both gateways in turn, and prints their medians.
+// typingRow runs rounds against both binaries in turn and prints their medians.
 func typingRow(s settings, before, now *server, sc scenario) error {
 	asking := func(g *server) func() (load, error) {
 		return func() (load, error) { return g.round(g.gets(sc.paths, sc.header), s.clients, s.round) }
