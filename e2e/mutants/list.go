@@ -31,10 +31,10 @@ func readAll(folder string) ([]mutant, error) {
 	return all, nil
 }
 
-// parse reads a list.
+// parse parses a list.
 func parse(text string) ([]mutant, error) {
 	var all []mutant
-	var suites []suite // for the following mutants
+	var suites []suite // of the following mutants
 	for n, line := range strings.Split(text, "\n") {
 		sign, rest, _ := strings.Cut(line, " ")
 		switch {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMutantsReplaceSomething checks that the text of each mutant exists in the code.
+// Each mutant's old text is in its file.
 func TestMutantsReplaceSomething(t *testing.T) {
 	t.Parallel()
 	all, err := readAll(".")
@@ -23,7 +23,7 @@ func TestMutantsReplaceSomething(t *testing.T) {
 	}
 }
 
-// TestSuitesHaveTests checks that each suite of a mutant has tests.
+// Each suite of a mutant has tests.
 func TestSuitesHaveTests(t *testing.T) {
 	t.Parallel()
 	all, err := readAll(".")
@@ -126,7 +126,7 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// TestSuites checks that a line of packages applies to the mutants below it.
+// A line of packages applies to the mutants below it.
 func TestSuites(t *testing.T) {
 	t.Parallel()
 	all, err := parse("@ a.go: one\n- x\n= a b:TestC\n@ a.go: two\n- x\n@ a.go: three\n- x\n= d\n@ a.go: four\n- x\n")
@@ -141,7 +141,7 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// TestErrorsNameMutant checks that an error contains the mutant and its list.
+// An error names the mutant and its list.
 func TestErrorsNameMutant(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]mutant{

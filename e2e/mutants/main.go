@@ -21,7 +21,7 @@ func main() {
 	}
 }
 
-// run runs the tests for the mutants that the flags select.
+// run runs the mutants selected by the flags.
 func run(ctx context.Context) error {
 	var s sample
 	flag.StringVar(&s.match, "match", "", "try the mutants whose list, file or description has this `text`")
@@ -67,7 +67,7 @@ func run(ctx context.Context) error {
 	return tryAll(chosen, *at, func(t trial) (bool, error) { return tests.catches(ctx, t) })
 }
 
-// trial is a mutant with its result.
+// trial is a mutant and its result.
 type trial struct {
 	mutant
 	number int
@@ -75,7 +75,7 @@ type trial struct {
 	err    error
 }
 
-// tryAll runs the tests for mutants, some concurrently, and prints those that were not caught.
+// tryAll runs mutants concurrently and prints those that were not caught.
 func tryAll(chosen []trial, at int, isCaught func(trial) (bool, error)) error {
 	start := time.Now()
 	todo, done := make(chan trial), make(chan trial)

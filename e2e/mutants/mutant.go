@@ -9,12 +9,12 @@ import (
 
 // mutant is the code without one of its checks.
 type mutant struct {
-	file     string // relative to the root of the module
-	removes  string // the missing check
+	file     string // from the root of the module
+	removes  string // the removed check
 	old, new []string
 
-	list   string  // the file that contains the mutant
-	line   int     // line of list where the mutant begins
+	list   string  // file of the mutant
+	line   int     // line of list at which the mutant begins
 	suites []suite // must catch the mutant; nil for those of the guard
 }
 
@@ -27,13 +27,13 @@ var (
 // String returns the name of the mutant.
 func (m mutant) String() string { return m.file + ": " + m.removes }
 
-// fail returns an error that contains the mutant and its position.
+// fail adds the mutant and its position to an error.
 func (m mutant) fail(err error) error { return fmt.Errorf("%s:%d: %s: %w", m.list, m.line, m, err) }
 
-// folder returns the folder of its package.
+// folder returns the folder of the mutant's package.
 func (m mutant) folder() string { return filepath.Dir(m.file) }
 
-// apply returns the mutated content of the original file.
+// apply returns the mutated file.
 func (m mutant) apply(source string) (string, error) {
 	before, after := strings.Join(m.old, "\n"), strings.Join(m.new, "\n")
 	switch n := strings.Count(source, before); {

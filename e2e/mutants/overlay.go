@@ -18,7 +18,7 @@ type variant struct {
 	text   string
 }
 
-// variants returns the variants of all mutants, by file. The error contains each mutant that cannot be applied.
+// variants returns the variants of all mutants by file. The error lists each invalid mutant.
 func variants(root string, all []mutant) (map[string][]variant, error) {
 	byFile := map[string][]variant{}
 	var wrong []error
@@ -35,7 +35,7 @@ func variants(root string, all []mutant) (map[string][]variant, error) {
 	return byFile, errors.Join(wrong...)
 }
 
-// merged returns a file in which functions contain the bodies of all their mutants, processing the last function first.
+// merged returns a file whose functions contain the bodies of all their mutants. The last function is replaced first.
 func merged(source string, all []variant) string {
 	slices.SortStableFunc(all, func(a, b variant) int { return cmp.Compare(b.start, a.start) })
 	for len(all) > 0 {
@@ -49,7 +49,7 @@ func merged(source string, all []variant) string {
 	return source
 }
 
-// choice returns a body that selects one of several, or otherwise the original one.
+// choice returns a body that selects one of the variants, or else the original body.
 func choice(all []variant, body string) string {
 	var b strings.Builder
 	b.WriteString("{\n\tswitch mutantInForce {\n")
@@ -63,7 +63,7 @@ func choice(all []variant, body string) string {
 	return b.String()
 }
 
-// switchFile determines the active mutant.
+// switchFile declares the number of the active mutant.
 const switchFile = `package %s
 
 import (
@@ -74,8 +74,8 @@ import (
 var mutantInForce, _ = strconv.Atoi(os.Getenv("MUTANT"))
 `
 
-// writeOverlay writes the files with the mutants into a folder, and the overlay by which the go command uses them in
-// place of the original ones. It returns the name of the overlay.
+// writeOverlay writes the files with mutants into a folder, and the overlay list for the go command. It returns the
+// list's name.
 func writeOverlay(folder, root string, all []mutant) (string, error) {
 	byFile, err := variants(root, all)
 	if err != nil {

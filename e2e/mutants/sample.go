@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// A sample chooses among mutants.
+// A sample is a selection of mutants.
 type sample struct {
 	match   string   // only mutants with this text in their list, file or description
-	size    int      // maximum number; 0 is all
-	seed    string   // selects another sample
-	changed []string // files with the mutants to try first
+	size    int      // maximum number; 0 means all
+	seed    string   // seed of the random selection
+	changed []string // files whose mutants come first
 }
 
-// choose returns the chosen mutants, with their numbers among all mutants.
+// choose returns the selected mutants with their numbers among all.
 func (s sample) choose(all []mutant) []trial {
 	var chosen []trial
 	for i, m := range all {
@@ -40,7 +40,7 @@ func (s sample) place(m mutant) int {
 	return 1
 }
 
-// lot returns a sort key that is random, but the same for the same seed.
+// lot is a pseudorandom sort key that depends on the seed.
 func (s sample) lot(m mutant) string {
 	sum := sha256.Sum256([]byte(s.seed + "\n" + m.String()))
 	return string(sum[:])

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// suite is a selection of a package's tests.
+// suite is the tests of a package.
 type suite struct {
-	folder string // folder of the package, relative to the root of the module
-	run    string // regular expression for the names of the tests; "" for all
+	folder string // package folder, from the root of the module
+	run    string // regular expression for test names; empty for all
 }
 
-// parseSuites parses packages, separated by spaces, each with an optional expression after a colon.
+// parseSuites parses packages separated by spaces, each with an optional expression after a colon.
 func parseSuites(text string) (suites []suite) {
 	for field := range strings.FieldsSeq(text) {
 		folder, run, _ := strings.Cut(field, ":")
@@ -44,8 +44,8 @@ func guardSuites(ctx context.Context, root string) (suites []suite, err error) {
 	return suites, nil
 }
 
-// complete sets the suites of mutants without suites to those of the guard, starting with that of the mutant's
-// package. It returns all suites that the mutants need, each once.
+// complete assigns the guard's suites to mutants without suites, beginning with the suite of the mutant's package.
+// It returns all needed suites without duplicates.
 func complete(ctx context.Context, root string, chosen []trial) (needed []suite, err error) {
 	var guard []suite
 	for i, t := range chosen {

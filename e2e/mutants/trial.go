@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// patience is the timeout for the tests of a package in the format of go test. It catches a mutant that never ends.
+// patience is the time limit for the tests of a package. A mutant that never ends is caught by it.
 const patience = "120s"
 
-// binaries are the test binaries of packages, by folder.
+// binaries are the test binaries of packages by folder.
 type binaries struct {
 	root  string
 	files map[string]string
 }
 
-// build builds the test binaries that suites need, with the mutants. Vet is disabled, because a finding about a
-// mutant is not a failing test.
+// build builds the test binaries of suites with all mutants. It omits vet, because a finding about a mutant is not a
+// failing test.
 func build(ctx context.Context, root, folder, overlay string, needed []suite) (binaries, error) {
 	all := binaries{root, map[string]string{}}
 	for _, s := range needed {
@@ -39,7 +39,7 @@ func build(ctx context.Context, root, folder, overlay string, needed []suite) (b
 	return all, nil
 }
 
-// passes reports whether a suite's tests pass with an active mutant; 0 means the original code.
+// passes reports whether a suite's tests pass with an active mutant; 0 is the original code.
 func (b binaries) passes(ctx context.Context, s suite, mutant int) (bool, error) {
 	command := exec.CommandContext(ctx, b.files[s.folder], "-test.failfast", "-test.timeout="+patience, "-test.run="+s.run)
 	command.Dir = filepath.Join(b.root, s.folder)
