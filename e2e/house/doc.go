@@ -2,23 +2,23 @@
 //
 //	cd e2e && go run ./house
 //
-// It measures the module in the parent folder, or in the folder given as its argument. A test fails if a figure is
-// over its limit. With
+// It measures the module in the parent folder, or in the folder in its argument. A test fails if a figure exceeds its
+// limit. With
 //
 //	go run ./house -passed caddymodule/guard/enforce:BenchmarkSearch50/bound
 //	go run ./house -passed caddymodule/modules/expand:BenchmarkCached
 //
-// it prints the functions that each round of a benchmark executes, with the numbers of their files and packages: of a
-// search behind the guard, and of a cached $expand.
+// it prints the functions that each round of a benchmark executes, with the numbers of their files and packages: of a search
+// behind the guard, and of a cached $expand.
 //
 //	main.go      prints the figures
-//	figure.go    figures, limits and targets; the limits are in limits.txt
-//	size.go      lines of the module, and of the packages that each Caddy module links; features
+//	figure.go    figures, targets and limits; limits.txt contains the limits
+//	size.go      lines of the module and of the code that each Caddy module links; features
 //	document.go  options, and the first Caddyfile of README
 //	reach.go     the methods of a type, including those of embedded types
 //	passed.go    the functions that a request executes
 //
-// Lines are all lines of a file. Test support are packages in a folder whose name ends in "test", and generators
-// those in a folder "generate". A feature is a blank import of a standard build (the package caddymodule, and each
-// package "standard" that it imports) without a comment that begins with "core".
+// Lines are all lines of a file. Test support is packages in a folder whose name ends in "test", and generators are packages
+// in a folder "generate". A feature is a blank import of a standard build (the package caddymodule, and each package
+// "standard" that it imports) without a comment that begins with "core".
 package main

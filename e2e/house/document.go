@@ -12,7 +12,7 @@ import (
 // optionHeading matches the heading of an option in docs/reference.
 var optionHeading = regexp.MustCompile("(?m)^### `[a-z]")
 
-// documentFigures measures the documents.
+// documentFigures are the figures of the documents.
 func documentFigures(folder string) ([]figure, error) {
 	options, err1 := countOptions(filepath.Join(folder, "docs", "reference", "*.md"))
 	readme, err2 := readIfThere(filepath.Join(folder, "README.md"))
@@ -24,7 +24,7 @@ func documentFigures(folder string) ([]figure, error) {
 	}, errors.Join(err1, err2)
 }
 
-// countOptions returns the number of headings of options in the files of a pattern.
+// countOptions returns the number of option headings in the files that match a pattern.
 func countOptions(pattern string) (n int, err error) {
 	files, err := filepath.Glob(pattern)
 	for _, file := range files {

@@ -10,14 +10,14 @@ import (
 	"text/tabwriter"
 )
 
-// A figure is a measurement, with the place where it is largest.
+// A figure is a measured value and its largest contributor.
 type figure struct {
 	name  string
 	value int
 	where string
 }
 
-// targets are the goals for figures: maximum values, except a minimum for features.
+// targets are the goals of figures: maxima, or a minimum for features.
 var targets = map[string]int{
 	"lines linked by fhir_outcome": 3_500, "lines linked by fhir_bearer": 38_000,
 	"lines linked by fhir_expand": 36_000, "lines linked by fhir_authorize": 50_000,
@@ -28,10 +28,10 @@ var targets = map[string]int{
 	"lines of README's first Caddyfile": 20,
 }
 
-// limits contains the maximum value of a figure, by its name.
+// limits are the maximum values of figures by name.
 type limits map[string]int
 
-// readLimits reads lines with a number and the name of a figure. Empty lines, and lines that begin with #, are ignored.
+// readLimits parses lines of a number and the name of a figure. It ignores empty lines and lines that begin with #.
 func readLimits(file string) (limits, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -53,7 +53,7 @@ func readLimits(file string) (limits, error) {
 	return l, nil
 }
 
-// check returns an error that contains each figure over its limit, and each limit without a figure.
+// check returns an error that lists figures over their limit and limits without a figure.
 func (l limits) check(figures []figure) error {
 	var faults []error
 	known := map[string]bool{}

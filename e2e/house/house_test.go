@@ -29,7 +29,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// small is a module with a standard build, and a type that embeds others, directly and through a pointer.
+// small is a module with a standard build and a type that embeds others, directly and through a pointer.
 var small = map[string]string{
 	"go.mod": "module example.com/small\n\ngo 1.26\n",
 	"caddymodule/modules.go": `package caddymodule

@@ -19,11 +19,11 @@ import (
 	"golang.org/x/tools/cover"
 )
 
-// A way contains the functions of the module that a request executes, by file.
+// A way is the functions of the module that a request executes, by file.
 type way map[string][]string
 
-// passed finds the functions that each round of a benchmark executes: those with statements that are executed more
-// often in more rounds.
+// passed finds the functions that each round of a benchmark executes: it compares the statement counts of two
+// runs with different numbers of rounds.
 func passed(folder, room, benchmark string) (way, error) {
 	few, err := profile(folder, room, benchmark, 10)
 	if err != nil {
@@ -54,7 +54,7 @@ func passed(folder, room, benchmark string) (way, error) {
 // A block is a sequence of statements, by its first and last line.
 type block struct{ first, last int }
 
-// profile runs rounds of a benchmark, and counts the executions of each block of each file.
+// profile runs rounds of a benchmark and returns the execution count of each block by file.
 func profile(folder, room, benchmark string, rounds int) (map[string]map[block]int, error) {
 	file, err := os.CreateTemp("", "house")
 	if err != nil {
@@ -92,8 +92,8 @@ func profile(folder, room, benchmark string, rounds int) (map[string]map[block]i
 	return found, nil
 }
 
-// linkedBy returns the packages of the module that a package links, without test support, separated by commas. Other
-// packages would only slow down the build.
+// linkedBy returns the packages of the module that a package links, without test support, separated by commas. Instrumenting
+// other packages would only slow the build.
 func linkedBy(folder, room string) (string, error) {
 	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}", "./"+room)
 	list.Dir = folder
@@ -112,7 +112,7 @@ type declared struct {
 
 func (d declared) holds(b block) bool { return d.first <= b.first && b.last <= d.last }
 
-// functionsOf returns the functions that a file of the module declares. The file is given by its import path.
+// functionsOf returns the functions declared in a file of the module, named by its import path.
 func functionsOf(folder, file string) (all []declared, err error) {
 	name := filepath.Join(folder, inModule(file))
 	set := token.NewFileSet()
@@ -128,13 +128,13 @@ func functionsOf(folder, file string) (all []declared, err error) {
 	return all, nil
 }
 
-// inModule returns the path of a file in the module. The module path has three parts.
+// inModule returns a file's path in the module. The module's own path has three parts.
 func inModule(file string) string {
 	parts := strings.SplitN(file, "/", 4)
 	return parts[len(parts)-1]
 }
 
-// print writes the executed functions by file.
+// print writes the executed files and functions.
 func (w way) print(to io.Writer) {
 	n, packages := 0, map[string]bool{}
 	for _, file := range slices.Sorted(maps.Keys(w)) {
@@ -145,7 +145,7 @@ func (w way) print(to io.Writer) {
 	fmt.Fprintf(to, "functions: %d, files: %d, packages: %d\n", n, len(w), len(packages))
 }
 
-// functionName returns the name of a function, after its type for a method.
+// functionName returns the name of a function, with its type if it is a method.
 func functionName(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name

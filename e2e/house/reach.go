@@ -10,16 +10,16 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// manyMethods is the maximum number of methods of a type; types with more are counted.
+// manyMethods is the number of methods above which a type is counted.
 const manyMethods = 25
 
 // A structure is a type.
 type structure struct {
 	name    string
-	reached int // number of methods, including those of embedded types of the module
+	reached int // methods, including those of embedded types of the module
 }
 
-// typeFigures measures the number of methods of a type.
+// typeFigures are the figures of the methods of types.
 func typeFigures(folder string) ([]figure, error) {
 	all, err := structures(folder)
 	if err != nil {
@@ -39,7 +39,7 @@ func typeFigures(folder string) ([]figure, error) {
 	return []figure{many, most}, nil
 }
 
-// structures returns the named types of the module in a folder, without test support.
+// structures returns the named types of the module in a folder, except test support.
 func structures(folder string) (all []structure, err error) {
 	found, err := packages.Load(&packages.Config{
 		Dir: folder, Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedModule | packages.NeedTypes | packages.NeedSyntax,
@@ -66,8 +66,8 @@ func structures(folder string) (all []structure, err error) {
 	return all, nil
 }
 
-// reachableMethods counts the module's own methods that can be called on a type or on a pointer to it, including
-// those of embedded types.
+// reachableMethods counts the module's own methods that can be called on a type or on a pointer to it,
+// including those of embedded types.
 func reachableMethods(named *types.Named, module string) (n int) {
 	var t types.Type = named
 	if !types.IsInterface(named) {

@@ -29,7 +29,7 @@ var linked = []struct{ module, folder string }{
 	{"fhir_expand", "caddymodule/modules/expand"}, {"fhir_authorize", "caddymodule/modules/authorization"},
 }
 
-// sizeFigures counts lines and features.
+// sizeFigures are the numbers of lines and features.
 func sizeFigures(folder string) ([]figure, error) {
 	packages, err := listPackages(folder)
 	if err != nil {
@@ -65,7 +65,7 @@ func sizeFigures(folder string) ([]figure, error) {
 		figure{name: "lines of tests", value: tests, where: "with test support, without e2e"}), err
 }
 
-// listPackages returns the packages of the module in a folder, by their folders.
+// listPackages returns the packages of the module in a folder by their folders.
 func listPackages(folder string) (map[string]goPackage, error) {
 	cmd := exec.Command("go", "list", "-json=Dir,ImportPath,GoFiles,TestGoFiles,XTestGoFiles,Deps,Module", "./...")
 	cmd.Dir = folder
