@@ -16,13 +16,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/feature"
 )
 
-// check contains the commands that must pass without a feature.
+// check is the commands that must pass without a feature.
 type check struct {
 	vetOnly bool
 	tests   string // packages, separated by spaces
 }
 
-// run deletes the features in turn, prints a line for each, and returns the number of features that cannot be deleted.
+// run deletes the features in turn and prints a line for each. It returns the number of features that cannot be deleted.
 func (c *check) run(ctx context.Context, root string, features []feature.Feature) (failed int, err error) {
 	for _, f := range features {
 		began := time.Now()
@@ -72,8 +72,8 @@ func (c *check) without(ctx context.Context, root string, f *feature.Feature) (o
 	return failures(output), err
 }
 
-// testsWhole reports whether a package tests the whole standard build: its documents, which describe every feature,
-// or ports of conformance suites, which need several features.
+// testsWhole reports whether a package tests the complete standard build: its documents, which describe every feature, or
+// ports of conformance suites, which need several features.
 func testsWhole(name string) bool {
 	return strings.HasSuffix(name, "/caddymodule/documents") || strings.HasSuffix(name, "/caddymodule/conformance")
 }
@@ -95,7 +95,7 @@ func failures(output []byte) []byte {
 	return kept
 }
 
-// copyTracked copies the files that Git tracks from the working tree.
+// copyTracked copies the files tracked by Git from the working tree.
 func copyTracked(ctx context.Context, root, folder string) error {
 	list := exec.CommandContext(ctx, "git", "ls-files", "-z")
 	list.Dir = root
@@ -111,7 +111,7 @@ func copyTracked(ctx context.Context, root, folder string) error {
 	return nil
 }
 
-// copyFile copies a file and creates its parent folders. A file that is deleted in the working tree is skipped.
+// copyFile copies a file with its parent folders. Files deleted in the working tree are skipped.
 func copyFile(from, to string) error {
 	info, err := os.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {

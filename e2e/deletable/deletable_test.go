@@ -49,8 +49,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestCheck deletes features of a small module: one that nothing else needs, one that other code imports, and one that a test
-// of another package needs.
+// Only an independent feature of a small module can be deleted, not one that other code imports or that a test of another
+// package needs.
 func TestCheck(t *testing.T) {
 	root := tree(t,
 		"go.mod", "module "+module+"\n\ngo 1.26\n",

@@ -1,14 +1,14 @@
-// Command deletable proves that each feature can be deleted on its own: in a copy of the repository it deletes the feature's
-// folder and its import line, and then builds, vets and tests the rest, except packages that test the standard build as a
-// whole (documents, conformance).
+// Command deletable checks that each feature can be deleted separately: in a copy of the repository it deletes the feature's
+// folder and its import line, and then builds, vets and tests the rest, except packages that test the complete standard
+// build (documents, conformance).
 //
 //	cd e2e && go run ./deletable                      every feature
-//	cd e2e && go run ./deletable -only ucum,lookup    some features, by the name of their folders
+//	cd e2e && go run ./deletable -only ucum,lookup    some, by folder name
 //	cd e2e && go run ./deletable -some 3 -seed 17     a random sample
-//	cd e2e && go run ./deletable -list                their folders
+//	cd e2e && go run ./deletable -list                prints the folders
 //
 // A feature is a package that a list imports with the blank identifier. The files caddymodule/*.go are lists, and so is each
-// package that only has such imports. Imports with a comment that begins with "core" are not features.
+// package with only such imports. Imports with a comment that begins with "core" are not features.
 package main
 
 import (
@@ -64,7 +64,7 @@ func main() {
 	}
 }
 
-// choose returns the features with the given names, or a random sample.
+// choose returns the features with the given names, or a number of random ones.
 func choose(features []feature.Feature, only string, some int, seed uint64) ([]feature.Feature, error) {
 	if only != "" {
 		var chosen []feature.Feature

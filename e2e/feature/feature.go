@@ -1,5 +1,5 @@
-// Package feature finds the features of the standard build: the packages that the lists caddymodule/*.go import with the blank
-// identifier, and those of packages that only have such imports. Imports with a comment that begins with "core" are not features.
+// Package feature finds the features of the standard build: packages with a blank import in the lists caddymodule/*.go, or in
+// packages with only such imports. Imports with a comment that begins with "core" are not features.
 package feature
 
 import (
@@ -17,15 +17,15 @@ import (
 // A Feature is a package that a list imports.
 type Feature struct {
 	Folder string // below the root, with slashes
-	List   string // file with the import line, in the same form
+	List   string // file with the import line, below the root
 	Line   int    // number of the import line, from 1
 }
 
 // Name returns the last element of the feature's folder.
 func (f *Feature) Name() string { return path.Base(f.Folder) }
 
-// Find returns the features of the standard build in a folder, in the order of its lists. The module path is that of the
-// repository's go.mod.
+// Find returns the features of the standard build in a folder, in the order of its lists. module is the module path in
+// go.mod.
 func Find(root, module string) ([]Feature, error) {
 	found, _, err := featuresIn(root, module+"/", "caddymodule")
 	if err == nil && len(found) == 0 {
@@ -34,8 +34,8 @@ func Find(root, module string) ([]Feature, error) {
 	return found, err
 }
 
-// featuresIn returns the features that a package imports, directly or through lists. isList reports whether the
-// package consists only of such imports.
+// featuresIn returns the features that a package imports, and those of the lists that it imports. isList reports whether the
+// package has only such imports.
 func featuresIn(root, module, folder string) (found []Feature, isList bool, err error) {
 	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil {
@@ -70,7 +70,7 @@ func featuresIn(root, module, folder string) (found []Feature, isList bool, err 
 	return found, isList && len(found) > 0, nil
 }
 
-// isImports reports whether a file contains only imports.
+// isImports reports whether a file has only imports.
 func isImports(file *ast.File) bool {
 	for _, d := range file.Decls {
 		if g, ok := d.(*ast.GenDecl); !ok || g.Tok != token.IMPORT {
