@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 )
 
-// catalogue is a terminology for lists of queries.
+// catalogue is a terminology for lists.
 type catalogue struct {
 	// valueSet is the URL of the searched value set.
 	valueSet string
 
-	// from is the source file; "" if the terminology is built in. fetch is the command that downloads it.
+	// from is the source file, empty if built in. fetch is the command that downloads it.
 	from, fetch string
 
-	// write writes the definitions as a JSON file; terms adds synonyms as designations.
+	// write writes the definitions as a JSON file; terms includes synonyms as designations.
 	write func(definitions, from string, terms bool) error
 }
 
@@ -37,7 +37,7 @@ var catalogues = map[string]catalogue{
 	"loinc": {valueSet: "http://hl7.org/fhir/ValueSet/c80-doc-typecodes"},
 }
 
-// open loads the terminology with a name according to the options.
+// open loads a terminology with the given options.
 func open(ctx context.Context, name string, o options) (*searcher, error) {
 	c, ok := catalogues[name]
 	if !ok {

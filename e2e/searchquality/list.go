@@ -8,15 +8,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 )
 
-// question is a query with its expected results.
+// question is a query and its wanted codes.
 type question struct {
 	query    string
-	wanted   []string // codes; A00* matches any selectable code with that prefix
+	wanted   []string // codes; A00* is any selectable code with this prefix
 	category string
 	source   string
 }
 
-// wants reports whether a hit is wanted. A code that cannot be selected is wanted only by its exact code.
+// wants reports whether a hit is wanted. A code that is not selectable is wanted only by its exact code.
 func (q *question) wants(hit expansion.Code) bool {
 	for _, w := range q.wanted {
 		prefix, below := strings.CutSuffix(w, "*")
@@ -46,7 +46,7 @@ func readList(name string) (*list, error) {
 	return l, nil
 }
 
-// parse parses a list. A duplicate query is an error, because it would count twice.
+// parse parses a list. Duplicate queries are an error: they would count twice.
 func parse(text string) (*list, error) {
 	l, seen := &list{}, map[string]bool{}
 	for n, line := range strings.Split(text, "\n") {

@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Every list can be parsed, and its wanted codes exist.
+// Every list is valid, and its wanted codes exist.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	lists, err := filepath.Glob("testdata/*.tsv")

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// printAnswers prints each answer, or only those without a wanted code among the first three.
+// printAnswers prints each answer or, if misses, only those with a rank beyond three.
 func printAnswers(w io.Writer, answers []answer, misses bool) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "rank\thits\tquery\tfound")
@@ -20,10 +20,10 @@ func printAnswers(w io.Writer, answers []answer, misses bool) error {
 	return table.Flush()
 }
 
-// within reports whether a wanted code is among the first hits.
+// within reports whether a wanted hit is among the first ranks.
 func (a *answer) within(ranks int) bool { return a.rank > 0 && a.rank <= ranks }
 
-// place returns the printed rank.
+// place returns the rank as text.
 func (a *answer) place() string {
 	if a.rank == 0 {
 		return "-"
@@ -31,7 +31,7 @@ func (a *answer) place() string {
 	return fmt.Sprint(a.rank)
 }
 
-// found returns the wanted hit, or otherwise the first hits and the wanted codes.
+// found returns the wanted hit or, if it is not the first, the first hits and the wanted codes.
 func (a *answer) found() string {
 	var text strings.Builder
 	if a.rank > 0 {
@@ -76,7 +76,7 @@ func (s *sum) add(a *answer) {
 	}
 }
 
-// sums counts the answers by category, in the order of the list, followed by the total.
+// sums returns the sums by category, in the order of the list, and the total.
 func sums(answers []answer) []sum {
 	all, at := []sum{}, map[string]int{}
 	for i := range answers {
@@ -105,7 +105,7 @@ func printSums(w io.Writer, answers []answer) error {
 	return table.Flush()
 }
 
-// share returns a number of queries with its percentage.
+// share returns a number of queries and its percentage.
 func (s *sum) share(n int) string {
 	return fmt.Sprintf("%d %3.0f%%", n, 100*float64(n)/float64(s.queries))
 }

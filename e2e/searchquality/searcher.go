@@ -20,19 +20,19 @@ const pageSize = 10
 type searcher struct {
 	library  *terminology.Library
 	valueSet string
-	codes    []string // all codes of the value set, sorted
+	codes    []string // all codes, sorted
 }
 
 // answer is the result of a question.
 type answer struct {
 	question
-	rank  int              // rank of the first wanted hit, from 1; 0 if there is none
-	hit   expansion.Code   // the first wanted hit
-	first []expansion.Code // hits on the page
+	rank  int              // of the first wanted hit, from 1; 0 for none
+	hit   expansion.Code   // first wanted hit
+	first []expansion.Code // first page
 	total int
 }
 
-// newSearcher loads definitions, and lists the codes of the value set.
+// newSearcher loads definitions and lists the codes of the value set.
 func newSearcher(ctx context.Context, valueSet string, o definitions.Options) (*searcher, error) {
 	library, err := terminology.Load(ctx, o)
 	if err != nil {
@@ -50,7 +50,7 @@ func newSearcher(ctx context.Context, valueSet string, o definitions.Options) (*
 	return s, nil
 }
 
-// expand expands the value set; without a limit if count is nil.
+// expand expands the value set; a nil count requests all codes.
 func (s *searcher) expand(ctx context.Context, filter string, count *int) (*expansion.Expansion, error) {
 	return s.library.Expand(ctx, expansion.Query{
 		ValueSetRef:   expansion.ValueSetRef{URL: s.valueSet},
@@ -88,7 +88,7 @@ func (s *searcher) askAll(ctx context.Context, questions []question) ([]answer, 
 	return answers, nil
 }
 
-// ask runs a question: for a page, and without a limit if the page contains no wanted code.
+// ask requests a page for a question, and the complete expansion if the page has no wanted code.
 func (s *searcher) ask(ctx context.Context, q question) (answer, error) {
 	a := answer{question: q}
 	count := pageSize

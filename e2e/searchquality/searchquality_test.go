@@ -74,7 +74,7 @@ func TestConcepts(t *testing.T) {
 	}
 }
 
-// The rank is that of the first wanted hit in the test terminology.
+// The rank is that of the first wanted hit in the made terminology.
 func TestRanks(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -106,7 +106,7 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// A wanted code beyond the page counts as a miss, but has a rank.
+// A wanted code beyond the page is a miss, but has a rank.
 func TestRankBeyondThePage(t *testing.T) {
 	t.Parallel()
 	var concepts []concept

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// globalPatientSet is the file in HL7's package that contains terms of SNOMED CT.
+// globalPatientSet is the file with terms of SNOMED CT in HL7's package.
 const globalPatientSet = "package/ValueSet-snomed-intl-gps.json"
 
 // writeSNOMED unpacks the Global Patient Set.

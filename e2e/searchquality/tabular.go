@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// tabular is the tabular list of ICD-10-CM in the format of NCHS.
+// tabular is NCHS's tabular list of ICD-10-CM.
 type tabular struct {
 	Version  string `xml:"version"`
 	Chapters []struct {
@@ -22,7 +22,7 @@ type diagnosis struct {
 	Code      string      `xml:"name"`
 	Title     string      `xml:"desc"`
 	Terms     []string    `xml:"inclusionTerm>note"`
-	Sevenths  []seventh   `xml:"sevenChrDef>extension"` // for the child codes too
+	Sevenths  []seventh   `xml:"sevenChrDef>extension"` // also for child codes
 	Diagnoses []diagnosis `xml:"diag"`
 }
 
@@ -32,7 +32,7 @@ type seventh struct {
 	Title     string `xml:",chardata"`
 }
 
-// readTabular reads a tabular list.
+// readTabular parses a tabular list.
 func readTabular(r io.Reader) (*tabular, error) {
 	t := &tabular{}
 	if err := xml.NewDecoder(r).Decode(t); err != nil {
@@ -42,7 +42,7 @@ func readTabular(r io.Reader) (*tabular, error) {
 }
 
 // concepts returns the codes in the order of the list, parents first. A code with a seventh character exists if it is
-// among the valid codes, which are written without a dot.
+// in valid, which contains codes without dots.
 func (t *tabular) concepts(valid map[string]bool) []concept {
 	var all []concept
 	for _, c := range t.Chapters {

@@ -1,6 +1,6 @@
-// Command ablation removes one part of the search at a time, and prints the loss over the lists of queries in
-// percentage points: of the mean reciprocal rank, over all lists and in the lists with the largest and smallest loss,
-// and of hits among the first three in the list with the largest loss of these. It takes about an hour. From e2e:
+// Command ablation removes one part of the search at a time, and prints the loss over the lists of queries, in points:
+// of the mean reciprocal rank, over all lists and in the lists with the largest and the smallest loss, and of the hits in
+// the first three, in the list with the largest loss. It takes about an hour. From e2e:
 //
 //	go run ./searchquality/ablation searchquality/testdata/*.tsv
 //
@@ -26,10 +26,10 @@ const folder = "../terminology/textindex/"
 //go:embed parts.txt
 var parts string
 
-// part is a part of the search, with the change that removes it.
+// part is a part of the search and its replacement.
 type part struct{ name, file, old, new string }
 
-// readParts reads a list of parts.
+// readParts parses a list of parts.
 func readParts(text string) (list []part) {
 	for _, block := range strings.Split(text, "\n@ ")[1:] {
 		lines := strings.Split(strings.TrimSpace(block), "\n")
@@ -47,7 +47,7 @@ func readParts(text string) (list []part) {
 	return list
 }
 
-// without returns the code without a part. It fails unless the part is in the code exactly once.
+// without returns the code without a part. It returns an error unless the code contains the part once.
 func (p part) without(code string) (string, error) {
 	if n := strings.Count(code, p.old); n != 1 {
 		return "", fmt.Errorf("%s: %s has %q %d times", p.name, p.file, p.old, n)
@@ -72,10 +72,10 @@ func main() {
 	}
 }
 
-// sums are the sums for a list.
+// sums are the sums of a list.
 type sums struct{ queries, three, mrr float64 }
 
-// measure runs the lists without the part, or with all parts for the zero part.
+// measure runs the lists without the part, or with all parts if p is zero.
 func (p part) measure(lists []string) (all []sums, err error) {
 	dir, err := os.MkdirTemp("", "ablation")
 	if err != nil {
@@ -122,7 +122,7 @@ func sumsIn(printed string) (all []sums) {
 	return all
 }
 
-// compare returns the columns with the losses.
+// compare returns the columns of the loss.
 func compare(with, without []sums) string {
 	queries, lost, most, least, three := 0.0, 0.0, 0.0, 0.0, 0.0
 	for i, s := range with {
