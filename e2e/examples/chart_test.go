@@ -24,7 +24,7 @@ import (
 
 const chartFolder = "../../docs/examples/helm"
 
-// render runs `helm template` with the given values.
+// render is `helm template` with values.
 func render(t *testing.T, values map[string]any) (map[string]string, error) {
 	t.Helper()
 	chart, err := loader.Load(chartFolder)
@@ -32,7 +32,7 @@ func render(t *testing.T, values map[string]any) (map[string]string, error) {
 		t.Fatal(err)
 	}
 	options := chartutil.ReleaseOptions{Name: "gateway", Namespace: "fhir", IsInstall: true}
-	all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities) // validates the schema too
+	all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities) // validates against the schema, too
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func exampleValues(t *testing.T, name string) map[string]any {
 	return values
 }
 
-// decode decodes the rendered objects; an unknown field is an error.
+// decode decodes rendered objects. Unknown fields are errors.
 func decode(t *testing.T, files map[string]string) []runtime.Object {
 	t.Helper()
 	types := runtime.NewScheme()
@@ -74,7 +74,7 @@ func decode(t *testing.T, files map[string]string) []runtime.Object {
 	return objects
 }
 
-// find returns the object with a type and name.
+// find returns the object of a type and name.
 func find[T runtime.Object](t *testing.T, objects []runtime.Object, name string) (found T) {
 	t.Helper()
 	for _, object := range objects {
@@ -86,7 +86,7 @@ func find[T runtime.Object](t *testing.T, objects []runtime.Object, name string)
 	return found
 }
 
-// Each example file is rendered to the expected kinds of objects.
+// Every example values file renders exactly the expected kinds.
 func TestChart(t *testing.T) {
 	always := []string{"Deployment", "NetworkPolicy", "Service"}
 	more := map[string][]string{
@@ -121,7 +121,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// Options that no example uses are rendered too: here all at once, with a FHIR server in the Pod of gateways that share a store.
+// Options that no example uses are rendered, too: all at once, with a FHIR server in the Pod of gateways that share a store.
 func TestChartOptions(t *testing.T) {
 	const text = `
 mode: sidecar
@@ -164,7 +164,7 @@ affinity: {nodeAffinity: {}}
 	}
 }
 
-// The schema rejects values that would run but have an unintended effect.
+// Values that would run with an unintended effect violate the schema.
 func TestChartRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name, values string

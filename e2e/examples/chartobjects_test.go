@@ -23,7 +23,7 @@ const (
 	secretsDir = "/run/secrets/caddy-fhir"
 )
 
-// checkPod checks the user, the writable paths, the probes and the termination of the gateway.
+// checkPod checks the gateway's user, writable paths, probes and shutdown.
 func checkPod(t *testing.T, objects []runtime.Object) {
 	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template.Spec
 	if c := pod.SecurityContext; !*c.RunAsNonRoot || *c.RunAsUser != 65532 || c.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || *pod.AutomountServiceAccountToken {
@@ -44,7 +44,7 @@ func checkPod(t *testing.T, objects []runtime.Object) {
 	checkVolumes(t, pod)
 }
 
-// checkVolumes: each mount has its volume, and secrets are files that only the gateway can read.
+// checkVolumes checks that each mount has a volume, and that secrets are files readable only by the gateway.
 func checkVolumes(t *testing.T, pod core.PodSpec) {
 	volumes := map[string]core.Volume{}
 	for _, volume := range pod.Volumes {
@@ -65,7 +65,7 @@ func checkVolumes(t *testing.T, pod core.PodSpec) {
 	}
 }
 
-// checkTogether: selectors of Pods match the gateway's Pods, and named ports exist.
+// checkTogether checks that selectors of Pods select the gateway's, and that named ports exist.
 func checkTogether(t *testing.T, objects []runtime.Object) {
 	deployment := find[*apps.Deployment](t, objects, chartName)
 	service := find[*core.Service](t, objects, chartName)
@@ -105,7 +105,7 @@ func selects(t *testing.T, selector *meta.LabelSelector, of map[string]string) b
 	return !s.Empty() && s.Matches(labels.Set(of))
 }
 
-// checkPolicies: only the named sources can connect to the gateway's ports, and only the gateway to a separate FHIR server.
+// checkPolicies checks that only configured peers reach the gateway's ports, and only the gateway reaches a FHIR server.
 func checkPolicies(t *testing.T, objects []runtime.Object) {
 	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template
 	own := find[*networking.NetworkPolicy](t, objects, chartName).Spec
@@ -130,7 +130,7 @@ func checkPolicies(t *testing.T, objects []runtime.Object) {
 	}
 }
 
-// caddyfile returns the Caddyfile of the gateway's Pods: an annotation that a volume mounts as a file.
+// caddyfile returns the Caddyfile of a gateway's Pods: an annotation that a volume provides as a file.
 func caddyfile(t *testing.T, objects []runtime.Object) string {
 	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template
 	for _, volume := range pod.Spec.Volumes {
@@ -147,7 +147,7 @@ func caddyfile(t *testing.T, objects []runtime.Object) string {
 	return ""
 }
 
-// checkCaddyfile provisions the Caddyfile, with files in place of its secrets.
+// checkCaddyfile provisions the Caddyfile with files in place of its secrets.
 func checkCaddyfile(t *testing.T, objects []runtime.Object) {
 	folder, authority := t.TempDir(), httptest.NewTLSServer(nil)
 	defer authority.Close()

@@ -15,7 +15,7 @@ import (
 
 const composeFolder = "../../docs/examples/compose"
 
-// A composition is a compose file, limited to the elements that the examples use.
+// A composition is the parts of a compose file that the examples use.
 type composition struct {
 	Name     string
 	Gateway  any `json:"x-gateway"`
@@ -46,7 +46,7 @@ type service struct {
 	StopGracePeriod                     string   `json:"stop_grace_period"`
 }
 
-// attached contains the networks of a service, each with its fixed address, if any.
+// attached is the networks of a service, with its static addresses.
 type attached map[string]struct {
 	Address string `json:"ipv4_address"`
 }
@@ -67,7 +67,7 @@ func (a *attached) UnmarshalJSON(text []byte) error {
 
 func (s service) isGateway() bool { return s.Image == "caddy-fhir" }
 
-// readCompose reads the compose file of an example. An unsupported name is an error.
+// readCompose parses the compose file of an example. Unknown names are errors.
 func readCompose(t *testing.T, example string) composition {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(composeFolder, example, "compose.yaml"))
@@ -81,7 +81,7 @@ func readCompose(t *testing.T, example string) composition {
 	return c
 }
 
-// Files in the compose files exist, published ports are reachable only from this machine, and the FHIR server only from the gateway.
+// In compose files, references resolve, published ports are on loopback, and only the gateway reaches the FHIR server.
 func TestComposeFiles(t *testing.T) {
 	folders, err := os.ReadDir(composeFolder)
 	if err != nil || len(folders) != 4 {
@@ -93,7 +93,7 @@ func TestComposeFiles(t *testing.T) {
 			for name, s := range c.Services {
 				checkService(t, c, folder.Name(), name, s)
 			}
-			if folder.Name() != "terminology" { // the one example without a FHIR server
+			if folder.Name() != "terminology" { // the only example without a FHIR server
 				checkNeighbours(t, c)
 			}
 		})
@@ -135,13 +135,14 @@ func checkService(t *testing.T, c composition, example, name string, s service) 
 	}
 }
 
-// isReserved reports whether Docker assigns an address of a network only on request.
+// isReserved reports whether Docker assigns an address only to services that request it.
 func isReserved(c composition, network string, address netip.Addr) bool {
 	pools := c.Networks[network].IPAM.Config
 	return len(pools) == 1 && pools[0].Subnet.Contains(address) && pools[0].Range.IsValid() && !pools[0].Range.Contains(address)
 }
 
-// checkNeighbours: HAPI's networks are internal and contain only the gateways and the service that uploads the patient.
+// checkNeighbours checks that HAPI's networks are internal and contain only the gateways and the service that stores the
+// patient.
 func checkNeighbours(t *testing.T, c composition) {
 	hapi := c.Services["hapi"]
 	if len(hapi.Ports) > 0 || len(hapi.Networks) == 0 {
@@ -165,7 +166,7 @@ func checkNeighbours(t *testing.T, c composition) {
 	}
 }
 
-// The initial realm of Keycloak is the realm in the gateway's configuration.
+// Keycloak's imported realm is the gateway's identity provider.
 func TestComposeRealm(t *testing.T) {
 	var realm struct {
 		Realm   string

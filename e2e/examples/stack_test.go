@@ -19,12 +19,12 @@ import (
 type stack struct {
 	composition
 	example   string
-	folder    string            // contains a folder for each service and each volume
-	addresses map[string]string // by service and port in its container
+	folder    string            // with a folder for each service and each volume
+	addresses map[string]string // by service and container port
 	processes map[string]*exec.Cmd
 }
 
-// newStack starts nothing. standIns are the addresses of services that are not started, by service and port.
+// newStack does not start anything. standIns are the addresses of services without a process, by service and port.
 func newStack(t *testing.T, example string, standIns map[string]string) *stack {
 	t.Helper()
 	return &stack{readCompose(t, example), example, t.TempDir(), standIns, map[string]*exec.Cmd{}}
@@ -45,7 +45,7 @@ func (s *stack) address(t *testing.T, service, port string) string {
 	return s.addresses[key]
 }
 
-// public returns the address of a published port for browsers.
+// public returns the address for browsers of a published port.
 func (s *stack) public(t *testing.T, port string) string {
 	t.Helper()
 	for name, service := range s.Services {
@@ -55,7 +55,7 @@ func (s *stack) public(t *testing.T, port string) string {
 			}
 			for other, sharing := range s.Services {
 				if sharing.NetworkMode == "service:"+name && s.addresses[name+":"+port] == "" {
-					name = other // the service that publishes the port
+					name = other // the service that listens on the port
 				}
 			}
 			return "localhost:" + portOf(s.address(t, name, port))
@@ -84,7 +84,7 @@ func (s *stack) service(host string) string {
 
 var hostPort = regexp.MustCompile(`(^|[\s/@])([A-Za-z0-9.-]*):(\d{4,5})\b( check port (\d+))?`)
 
-// translate replaces the addresses and folders in a service's text with local ones.
+// translate replaces the addresses and paths in a service's text with local ones.
 func (s *stack) translate(t *testing.T, name, text string) string {
 	t.Helper()
 	text = hostPort.ReplaceAllStringFunc(text, func(found string) string {
@@ -120,7 +120,7 @@ func (s *stack) translate(t *testing.T, name, text string) string {
 	return text
 }
 
-// volume creates the folder of a volume.
+// volume returns a new folder.
 func (s *stack) volume(t *testing.T, name string) string {
 	t.Helper()
 	folder := filepath.Join(s.folder, name)
@@ -130,7 +130,7 @@ func (s *stack) volume(t *testing.T, name string) string {
 	return folder
 }
 
-// file returns the translated file of the example that is mounted into a service at a path.
+// file returns a translated copy of the example's file that is mounted at a path of a service.
 func (s *stack) file(t *testing.T, name, path string, oldNew ...string) string {
 	t.Helper()
 	for _, mount := range s.Services[name].Volumes {
@@ -152,7 +152,7 @@ func (s *stack) file(t *testing.T, name, path string, oldNew ...string) string {
 	return ""
 }
 
-// words returns the command of a service. chown becomes a no-op, because all processes run as the user of the test.
+// words returns the command of a service without chown, since the test's user owns all files.
 func (s *stack) words(t *testing.T, name string) (translated []string) {
 	t.Helper()
 	for _, word := range append(s.Services[name].Entrypoint, s.Services[name].Command...) {
@@ -162,7 +162,7 @@ func (s *stack) words(t *testing.T, name string) (translated []string) {
 	return translated
 }
 
-// run runs a service until it exits; program is the entry point of its image, if its command does not include it.
+// run runs a service to its end. program is the program of its image, if its command does not include it.
 func (s *stack) run(t *testing.T, name, program string) {
 	t.Helper()
 	arguments := s.words(t, name)
@@ -174,7 +174,7 @@ func (s *stack) run(t *testing.T, name, program string) {
 	}
 }
 
-// start starts a service, which stops at the end of the test at the latest.
+// start starts a service, which is stopped at the end of the test.
 func (s *stack) start(t *testing.T, name, program string, arguments ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -185,7 +185,7 @@ func (s *stack) start(t *testing.T, name, program string, arguments ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() // the child has its own descriptor
+	defer log.Close() // the child has a copy
 	command := exec.Command(program, arguments...)
 	command.Env = append(os.Environ(), "HOME="+folder, "XDG_DATA_HOME="+folder, "XDG_CONFIG_HOME="+folder, "CADDY_ADMIN=unix/"+folder+"/admin.sock")
 	command.Stdout, command.Stderr = log, log
@@ -202,7 +202,7 @@ func (s *stack) kill(name string) {
 	_ = s.processes[name].Wait()
 }
 
-// startGateway starts a gateway with the Caddyfile of the example, and waits until it has started.
+// startGateway starts a gateway with the Caddyfile of the example, and waits until it is ready.
 func (s *stack) startGateway(t *testing.T, name string) {
 	t.Helper()
 	file := s.file(t, name, "/etc/caddy/Caddyfile", "\tadmin ", "\tdefault_bind 127.0.0.1\n\tadmin ")
@@ -230,7 +230,7 @@ func (s *stack) await(t *testing.T, name string, try func() error) {
 	}
 }
 
-// want returns an error unless a GET request gets the given status.
+// want returns an error unless a GET returns the status.
 func want(client *http.Client, url string, status int) error {
 	answer, err := client.Get(url)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// hapi is a stand-in for HAPI that finds the patient once it has been uploaded.
+// hapi is a stand-in for HAPI that finds the patient after it was stored.
 func hapi(t *testing.T) (address string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -42,7 +42,7 @@ func hapi(t *testing.T) (address string) {
 	return server.Listener.Addr().String()
 }
 
-// trusting returns a client with cookies that trusts the certificates of a file.
+// trusting is a client with cookies that trusts the certificates in a file.
 func trusting(t *testing.T, file string) *http.Client {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -58,13 +58,13 @@ func trusting(t *testing.T, file string) *http.Client {
 	return &http.Client{Transport: transport, Jar: jar}
 }
 
-// caddyRoot returns the path of the certificate of a gateway's internal CA.
+// caddyRoot is the root certificate of a gateway's own authority.
 func (s *stack) caddyRoot() string {
 	return filepath.Join(s.folder, "gateway/caddy/pki/authorities/local/root.crt")
 }
 
-// issuer waits until a service responds at the public address, and returns that address with a client that trusts the
-// certificates of a file.
+// issuer waits until a service responds at the public address. It returns the address, and a client that trusts the
+// certificates in a file.
 func (s *stack) issuer(t *testing.T, service, certificates string) (string, *http.Client) {
 	t.Helper()
 	issuer, client := "https://"+s.public(t, "8443"), trusting(t, certificates)
@@ -72,7 +72,7 @@ func (s *stack) issuer(t *testing.T, service, certificates string) (string, *htt
 	return issuer, client
 }
 
-// serviceClient returns a client with a token of demo-service, as readers of the example may get with curl.
+// serviceClient is a client with a token of demo-service, as a reader of the example can obtain with curl.
 func serviceClient(t *testing.T, client *http.Client, issuer string) (*http.Client, *oauth2.Token) {
 	t.Helper()
 	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, client)
@@ -84,7 +84,7 @@ func serviceClient(t *testing.T, client *http.Client, issuer string) (*http.Clie
 	return oauth2.NewClient(ctx, oauth2.StaticTokenSource(token)), token
 }
 
-// total returns the number of patients in a response from HAPI.
+// total returns the number of patients in HAPI.
 func total(t *testing.T, client *http.Client, base string) int {
 	t.Helper()
 	answer, err := client.Get(base + "/fhir/Patient")
@@ -99,7 +99,7 @@ func total(t *testing.T, client *http.Client, base string) int {
 	return bundle.Total
 }
 
-// HAPI behind the gateway returns nothing without a token, and the uploaded patient with one.
+// HAPI behind the gateway rejects requests without a token, and returns the stored patient with a token.
 func TestComposeHAPI(t *testing.T) {
 	s := newStack(t, "hapi", map[string]string{"hapi:8080": hapi(t)})
 	s.startGateway(t, "gateway")
@@ -108,7 +108,7 @@ func TestComposeHAPI(t *testing.T) {
 	if err := want(client, issuer+"/fhir/Patient", http.StatusUnauthorized); err != nil {
 		t.Error(err)
 	}
-	if err := want(client, issuer+"/", http.StatusOK); err != nil { // the sign-in page
+	if err := want(client, issuer+"/", http.StatusOK); err != nil { // sign-in page
 		t.Error(err)
 	}
 	service, _ := serviceClient(t, client, issuer)
@@ -117,7 +117,7 @@ func TestComposeHAPI(t *testing.T) {
 	}
 }
 
-// The terminology server answers scripts of any origin without a token, and serves terminology only.
+// A terminology server responds without a token and to scripts of any origin, and serves only terminology.
 func TestComposeTerminology(t *testing.T) {
 	s := newStack(t, "terminology", map[string]string{})
 	s.startGateway(t, "gateway")
@@ -156,7 +156,7 @@ func TestComposeTerminology(t *testing.T) {
 	}
 }
 
-// Browsers are redirected from the gateway to Keycloak at its public address.
+// Browsers are redirected to Keycloak at its public address.
 func TestComposeKeycloak(t *testing.T) {
 	keycloak := httptest.NewUnstartedServer(nil)
 	realm := "http://localhost:" + portOf(keycloak.Listener.Addr().String()) + "/realms/hospital"
@@ -187,7 +187,8 @@ func TestComposeKeycloak(t *testing.T) {
 	}
 }
 
-// A token of one gateway is valid at all gateways until it is revoked at one, and the others replace a failed gateway.
+// A token of one gateway is valid at all gateways until it is revoked at one of them. The service survives the failure of a
+// gateway.
 func TestComposeReplicas(t *testing.T) {
 	s := newStack(t, "replicas", map[string]string{"hapi:8080": hapi(t)})
 	s.run(t, "secrets", "")
@@ -217,7 +218,7 @@ func TestComposeReplicas(t *testing.T) {
 	}
 }
 
-// refuses returns an error unless a gateway, without HAProxy, rejects a token.
+// refuses returns an error unless a gateway, bypassing HAProxy, rejects a token.
 func (s *stack) refuses(t *testing.T, name string, token *oauth2.Token) error {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address(t, name, "8000")+"/fhir/Patient", nil)
