@@ -273,7 +273,7 @@ func moduleUserScopes(p *relyingParty) {
 	}
 }
 
-// checkGranted launches, and checks that all scopes are granted.
+// checkGranted launches and checks that the token response grants all requested scopes.
 func (p *relyingParty) checkGranted() *signInFlow {
 	p.t.Helper()
 	f := p.launched()
@@ -472,7 +472,6 @@ func (p *relyingParty) resource(r *http.Response) (resource fhirResource) {
 	return resource
 }
 
-// checkRecord checks that a token can read a resource.
 func (p *relyingParty) checkRecord(token, reference string) {
 	p.t.Helper()
 	if got := p.resource(p.Get("/fhir/"+reference, token)); got.Type+"/"+got.ID != reference {

@@ -39,7 +39,7 @@ func (p *relyingParty) flow(change url.Values) *signInFlow {
 	return p.flowOf(q, p.ask(q))
 }
 
-// flowOf continues flow from the authorization response.
+// flowOf checks the responses after an authorization response.
 func (p *relyingParty) flowOf(q url.Values, a *authorizationResponse) *signInFlow {
 	p.t.Helper()
 	got := p.granted(q, a)

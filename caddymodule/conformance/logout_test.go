@@ -84,7 +84,6 @@ func (p *relyingParty) logOut(q url.Values) *http.Response {
 	return p.Get("/oauth2/logout?"+q.Encode(), "")
 }
 
-// checkSignedIn checks whether alice is still signed in.
 func (p *relyingParty) checkSignedIn(want bool) {
 	p.t.Helper()
 	q := p.request(url.Values{"prompt": {"none"}})

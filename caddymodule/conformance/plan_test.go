@@ -57,7 +57,7 @@ type variant struct {
 // with a registered client.
 const configuredClient = "configured client"
 
-// alone is the list of variants of a plan with one variant.
+// alone returns the variants of a plan with a single variant.
 func alone(become func(*relyingParty)) []variant { return []variant{{"result", become}} }
 
 func testPlans() []testPlan {
@@ -196,7 +196,6 @@ func (s *site) runAll(t *testing.T, plan testPlan, m testModule) (results []stri
 	return results, all
 }
 
-// runOne runs a module with a variant.
 func (s *site) runOne(t *testing.T, name string, v variant, m testModule) (result string, ran bool) {
 	switch {
 	case m.registered && v.name == configuredClient:

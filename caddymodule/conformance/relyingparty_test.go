@@ -51,7 +51,6 @@ type relyingParty struct {
 	opensWith    url.Values   // launch context from the EHR; nil for a standalone launch
 }
 
-// newRelyingParty is a client with a new browser.
 func newRelyingParty(t testing.TB, g *gatewaytest.Gateway, client oauthClient) *relyingParty {
 	return &relyingParty{Gateway: g.NewBrowser(), t: t, client: client, responseType: "code"}
 }

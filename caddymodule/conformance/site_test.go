@@ -368,7 +368,6 @@ var categories = []struct{ resourceType, system, code string }{
 	{"Observation", uscoreCategories, "sdoh"},
 }
 
-// record is a resource with its type and id.
 type record struct{ resourceType, id, text string }
 
 // newRecord is a record with members besides its type and id.

@@ -76,7 +76,6 @@ func (p *relyingParty) launch() url.Values {
 	return p.request(url.Values{"scope": {p.launchScope()}, "aud": {opened.Get("iss")}, "launch": {opened.Get("launch")}, "nonce": {""}})
 }
 
-// launchScope is the scope of a launch.
 func (p *relyingParty) launchScope() string {
 	if p.opensWith == nil {
 		return cmp.Or(p.scope, infernoScope)

@@ -34,7 +34,6 @@ const proxied = `	servers {
 	}
 `
 
-// gatewayOptions are the gateway's global options.
 const gatewayOptions = proxied + `	fhir {
 		issuer https://bench.example.org
 		user alice {

@@ -182,7 +182,7 @@ func addTyped(paths [][]string, text []rune) {
 	}
 }
 
-// filtered is a request for the first page with a filter.
+// filtered returns the path of the first page of the expansion with a filter.
 func filtered(filter string) string {
 	return expand + query("all") + "&count=20&filter=" + url.QueryEscape(filter)
 }

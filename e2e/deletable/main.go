@@ -26,7 +26,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/feature"
 )
 
-// module is the path of the module.
 const module = "github.com/caddy-fhir/caddy-fhir"
 
 func main() {

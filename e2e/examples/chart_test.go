@@ -74,7 +74,6 @@ func decode(t *testing.T, files map[string]string) []runtime.Object {
 	return objects
 }
 
-// find returns the object of a type and name.
 func find[T runtime.Object](t *testing.T, objects []runtime.Object, name string) (found T) {
 	t.Helper()
 	for _, object := range objects {
@@ -209,7 +208,6 @@ func validate(t *testing.T, caddyfile string, environ ...string) {
 	}
 }
 
-// binary returns the path of the gateway's binary.
 func binary(t *testing.T) string {
 	t.Helper()
 	file := cmp.Or(os.Getenv("CADDY_BIN"), "../caddy")

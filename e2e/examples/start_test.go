@@ -84,7 +84,6 @@ func serviceClient(t *testing.T, client *http.Client, issuer string) (*http.Clie
 	return oauth2.NewClient(ctx, oauth2.StaticTokenSource(token)), token
 }
 
-// total returns the number of patients in HAPI.
 func total(t *testing.T, client *http.Client, base string) int {
 	t.Helper()
 	answer, err := client.Get(base + "/fhir/Patient")

@@ -12,7 +12,7 @@ import (
 // optionHeading matches the heading of an option in docs/reference.
 var optionHeading = regexp.MustCompile("(?m)^### `[a-z]")
 
-// documentFigures are the figures of the documents.
+// documentFigures counts the documented options and the lines of README's first Caddyfile.
 func documentFigures(folder string) ([]figure, error) {
 	options, err1 := countOptions(filepath.Join(folder, "docs", "reference", "*.md"))
 	readme, err2 := readIfThere(filepath.Join(folder, "README.md"))

@@ -72,7 +72,6 @@ func (*Top) Four() {}
 	"README.md":             "x\n```caddyfile\n1\n2\n```\n\n```caddyfile\n3\n```\n",
 }
 
-// write writes the files of a module.
 func write(t *testing.T, files map[string]string) (folder string) {
 	t.Helper()
 	t.Setenv("GOFLAGS", "")

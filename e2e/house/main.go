@@ -35,7 +35,6 @@ func main() {
 	}
 }
 
-// measure returns all figures of the module in a folder.
 func measure(folder string) ([]figure, error) {
 	size, err := sizeFigures(folder)
 	if err != nil {

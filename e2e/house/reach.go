@@ -13,7 +13,6 @@ import (
 // manyMethods is the number of methods above which a type is counted.
 const manyMethods = 25
 
-// A structure is a type.
 type structure struct {
 	name    string
 	reached int // methods, including those of embedded types of the module

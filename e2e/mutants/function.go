@@ -14,15 +14,12 @@ type function struct {
 	hasResults       bool
 }
 
-// signature returns the function without its body.
 func (f function) signature(source string) string { return source[f.start:f.body] }
 
-// block returns the function's body.
 func (f function) block(source string) string { return source[f.body:f.end] }
 
 var errNoFunction = errors.New("the mutant changes something else than the body of one function")
 
-// functions returns the functions of a file in their order.
 func functions(source string) ([]function, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", source, parser.SkipObjectResolution)

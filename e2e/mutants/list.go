@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// readAll reads the mutants of all lists in a folder.
 func readAll(folder string) ([]mutant, error) {
 	lists, err := filepath.Glob(filepath.Join(folder, "*.txt"))
 	if err != nil {
@@ -31,7 +30,6 @@ func readAll(folder string) ([]mutant, error) {
 	return all, nil
 }
 
-// parse parses a list.
 func parse(text string) ([]mutant, error) {
 	var all []mutant
 	var suites []suite // of the following mutants

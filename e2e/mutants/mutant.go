@@ -30,7 +30,6 @@ func (m mutant) String() string { return m.file + ": " + m.removes }
 // fail adds the mutant and its position to an error.
 func (m mutant) fail(err error) error { return fmt.Errorf("%s:%d: %s: %w", m.list, m.line, m, err) }
 
-// folder returns the folder of the mutant's package.
 func (m mutant) folder() string { return filepath.Dir(m.file) }
 
 // apply returns the mutated file.

@@ -25,7 +25,7 @@ type answer struct {
 	err      error // no response
 }
 
-// unknown reports whether the effect of the request is unknown.
+// unknown reports whether the request may or may not have taken effect.
 func (a answer) unknown() bool { return a.err != nil || a.status >= 500 }
 
 // told returns the response as text for reports.
@@ -78,7 +78,6 @@ func (a *app) post(ctx context.Context, as, path string, form url.Values) answer
 	return send(a.http, r)
 }
 
-// tokens are the tokens of a token response.
 type tokens struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token"`
@@ -115,7 +114,6 @@ func (a *app) read(ctx context.Context, token string) answer {
 	return a.get(ctx, "Patient?_count=1", token)
 }
 
-// get requests a path of the FHIR API.
 func (a *app) get(ctx context.Context, path, token string) answer {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.issuer+"/fhir/R4/"+path, nil)
 	if err != nil {

@@ -33,7 +33,6 @@ func newBrowser(issuer string, client *http.Client, user string) (*browser, erro
 	return &browser{issuer, &own, user}, nil
 }
 
-// authorization is an authorization request.
 type authorization struct {
 	query    url.Values
 	verifier string

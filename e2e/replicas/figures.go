@@ -146,7 +146,7 @@ func (of *subject) newWorker(ctx context.Context, i int) (w *worker, err error) 
 	return w, err
 }
 
-// cost is the cost of one round of an operation.
+// cost is the load and the CPU time of one round of an operation.
 type cost struct {
 	operations     int
 	elapsed        time.Duration

@@ -61,7 +61,7 @@ func (h *historian) once(ctx context.Context) error {
 	return nil
 }
 
-// tell records an operation that began at call.
+// tell adds an operation to the record. call is its start.
 func (h *historian) tell(o history.Operation, call time.Duration, a answer) {
 	o.Client, o.Call, o.Return = h.number, call, h.record.Now()
 	if o.Result != history.OK {
@@ -128,7 +128,7 @@ func (h *historian) exchange(ctx context.Context, g *grant, code, verifier strin
 	g.learn(given)
 }
 
-// result returns the result of a request to the token endpoint.
+// result classifies a response of the token endpoint.
 func result(a answer) history.Result {
 	switch {
 	case a.unknown():
@@ -198,7 +198,7 @@ func (h *historian) accessWith(ctx context.Context, g *grant, token string) {
 	h.tell(o, call, a)
 }
 
-// activity returns the result of an introspection.
+// activity classifies an introspection response.
 func activity(a answer) history.Result {
 	switch {
 	case a.unknown():
@@ -211,7 +211,7 @@ func activity(a answer) history.Result {
 	return history.Refused
 }
 
-// admission returns the guard's result.
+// admission classifies a response of the guard.
 func admission(a answer) history.Result {
 	switch {
 	case a.unknown():

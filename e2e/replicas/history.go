@@ -21,7 +21,6 @@ func (s *settings) rules() history.Rules {
 	return history.Rules{Grace: 2 * time.Second, Lag: 5 * time.Second, Undo: s.store == "sentinel"}
 }
 
-// histories records one history and checks it.
 func histories(ctx context.Context, s settings) error {
 	rules := s.rules()
 	d, err := s.deploy("\t\trefresh_token_grace " + rules.Grace.String() + "\n")
@@ -53,7 +52,6 @@ func histories(ctx context.Context, s settings) error {
 	return errors.Join(errors.New("clients were told what cannot be"), s.keep(d, operations, faults))
 }
 
-// outages returns the outages in the gateways' logs.
 func outages(d *deployment.Deployment, record *history.Record) (all []history.Outage, err error) {
 	for _, g := range d.Gateways {
 		log, err := os.ReadFile(g.Log())

@@ -134,7 +134,6 @@ func (s *settings) deploy(options string) (*deployment.Deployment, error) {
 	return d, err
 }
 
-// serve runs a deployment until it is interrupted.
 func serve(ctx context.Context, s settings) error {
 	d, err := s.deploy("")
 	if err != nil {

@@ -40,7 +40,6 @@ type race struct {
 // check checks the state after a race. It returns the delay until each gateway had the change.
 type check func(ctx context.Context, winner answer, since time.Time) ([]time.Duration, error)
 
-// races runs all races.
 func races(ctx context.Context, s settings) error {
 	track, err := s.openTrack(ctx, "\t\trefresh_token_grace "+graceOfRaces.String()+"\n")
 	if err != nil {
@@ -100,7 +99,6 @@ func (t *raceTrack) runAll(ctx context.Context, all []race) error {
 	return nil
 }
 
-// run runs all rounds of a race.
 func (t *raceTrack) run(ctx context.Context, r race) error {
 	users, winners := t.atOnce, 1
 	if r.alone {
@@ -130,7 +128,7 @@ func (t *raceTrack) run(ctx context.Context, r race) error {
 	return nil
 }
 
-// checks are the checks of a race's rounds.
+// checks collects the delays and errors of a race's checks.
 type checks struct {
 	group sync.WaitGroup
 	mu    sync.Mutex
@@ -215,7 +213,6 @@ func (t *raceTrack) codeRace(ctx context.Context) (func(context.Context) answer,
 func accessToken(a answer) string  { return a.tokens().Access }
 func refreshToken(a answer) string { return a.tokens().Refresh }
 
-// grant creates a grant.
 func (t *raceTrack) grant(ctx context.Context) (tokens, error) {
 	request := newAuthorization(scope)
 	code, err := t.browser.mustCode(ctx, request)

@@ -33,7 +33,6 @@ type list struct {
 	questions   []question
 }
 
-// readList reads a list from a file.
 func readList(name string) (*list, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -60,7 +60,6 @@ type sum struct {
 	reciprocal                     float64
 }
 
-// add counts an answer.
 func (s *sum) add(a *answer) {
 	s.queries++
 	for ranks, n := range map[int]*int{1: &s.first, 3: &s.three, pageSize: &s.ten} {
@@ -94,7 +93,6 @@ func sums(answers []answer) []sum {
 	return append(all, whole)
 }
 
-// printSums prints the sums.
 func printSums(w io.Writer, answers []answer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "category\tqueries\tfirst\tin 3\tin 10\tMRR\tno hits\t")

@@ -16,7 +16,6 @@ import (
 // pageSize is the number of hits in a pick list.
 const pageSize = 10
 
-// searcher searches one value set.
 type searcher struct {
 	library  *terminology.Library
 	valueSet string
@@ -75,7 +74,6 @@ func (s *searcher) check(questions []question) error {
 	return errors.Join(wrong...)
 }
 
-// askAll runs all questions.
 func (s *searcher) askAll(ctx context.Context, questions []question) ([]answer, error) {
 	answers := make([]answer, 0, len(questions))
 	for _, q := range questions {

@@ -32,7 +32,6 @@ type seventh struct {
 	Title     string `xml:",chardata"`
 }
 
-// readTabular parses a tabular list.
 func readTabular(r io.Reader) (*tabular, error) {
 	t := &tabular{}
 	if err := xml.NewDecoder(r).Decode(t); err != nil {

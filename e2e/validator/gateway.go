@@ -67,7 +67,6 @@ func startGateway(address string) (*gateway, error) {
 	return g, g.wait(time.Minute)
 }
 
-// binary returns the path of the gateway's binary.
 func binary() string {
 	if b := os.Getenv("CADDY_BIN"); b != "" {
 		return b
@@ -75,7 +74,6 @@ func binary() string {
 	return "../caddy"
 }
 
-// wait waits until the gateway responds.
 func (g *gateway) wait(most time.Duration) error {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		r, err := http.Get(g.origin + "/fhir/R4/metadata")

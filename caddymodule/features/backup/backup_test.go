@@ -134,7 +134,6 @@ func TestBackupIsRestored(t *testing.T) {
 	}
 }
 
-// admin sends a request to the admin API.
 func admin(t *testing.T, ctx caddy.Context, method, target string) (*httptest.ResponseRecorder, error) {
 	t.Helper()
 	mux := http.NewServeMux()

@@ -295,7 +295,7 @@ func checkParent(brand element, bundle members) {
 	}
 }
 
-// refers reports whether a brand refers to an Endpoint.
+// refers reports whether a brand's Organization.endpoint contains an Endpoint.
 func refers(brand, endpoint element, bundle members) bool {
 	return slices.ContainsFunc(brand.each("endpoint"), func(reference element) bool {
 		text, _ := reference.member("reference").value.(string)
@@ -438,7 +438,7 @@ func checkPayload(endpoint element) {
 	}
 }
 
-// members are the resources of a Bundle by possible reference.
+// members maps references to the resources of a Bundle.
 type members map[string]element
 
 // addEntry adds the resource of an entry.

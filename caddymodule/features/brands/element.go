@@ -14,7 +14,7 @@ import (
 // maxProblems is the maximum number of reported problems of a Bundle.
 const maxProblems = 20
 
-// problems are the problems of a Bundle with their paths.
+// problems collects the errors of a Bundle with their paths.
 type problems struct {
 	found []error
 	more  int

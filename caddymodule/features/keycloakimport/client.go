@@ -158,7 +158,6 @@ func (c *conversion) native(uris []string) {
 	}
 }
 
-// logoutURIs returns the post-logout redirect URIs.
 func (app keycloakClient) logoutURIs() []string {
 	switch uris := app.Attributes["post.logout.redirect.uris"]; uris {
 	case "+":
@@ -300,7 +299,7 @@ func (app keycloakClient) requestObjects() string {
 	return ""
 }
 
-// requirements writes the requirements for a client's requests.
+// requirements writes the options that correspond to Keycloak's requirements for a client.
 func (c *conversion) requirements(app keycloakClient) {
 	for _, option := range []struct {
 		line string

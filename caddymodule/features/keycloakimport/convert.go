@@ -57,7 +57,6 @@ func (c *conversion) signIn() {
 	}
 }
 
-// lifetimes writes the realm's lifetimes.
 func (c *conversion) lifetimes() {
 	r := c.realm.lifespans
 	c.lifetime("access_token_lifetime", r.AccessToken)
@@ -153,7 +152,6 @@ func (l lifespans) shorter(attributes map[string]string) string {
 	return ""
 }
 
-// flow is an authentication flow of a realm.
 type flow struct {
 	Alias      string      `json:"alias"`
 	Executions []execution `json:"authenticationExecutions"`
@@ -178,13 +176,13 @@ var (
 	}
 )
 
-// signIn are the requirements of a flow.
+// signIn is the second factor and the foreign steps that a flow requires.
 type signIn struct {
 	secondFactor bool     // required even of users who have not enrolled one
 	foreign      []string // steps without a counterpart
 }
 
-// signIn returns the requirements of a flow.
+// signIn summarizes the requirements of a flow and its subflows.
 func (all flows) signIn(alias string) (required signIn) {
 	all.walk(alias, true, map[string]bool{}, &required)
 	return required

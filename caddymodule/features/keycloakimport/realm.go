@@ -38,7 +38,6 @@ type clientPolicy struct {
 	Profiles []string `json:"profiles"`
 }
 
-// group is a group of the realm.
 type group struct {
 	Path        string              `json:"path"`
 	RealmRoles  []string            `json:"realmRoles"`
@@ -46,7 +45,6 @@ type group struct {
 	SubGroups   []group             `json:"subGroups"`
 }
 
-// user is a user of the realm.
 type user struct {
 	Username      string              `json:"username"`
 	Enabled       bool                `json:"enabled"`
@@ -92,7 +90,6 @@ func (c credential) decode() (*credentialData, error) {
 	return data, errors.Join(json.Unmarshal([]byte(c.SecretData), data), json.Unmarshal([]byte(c.CredentialData), data))
 }
 
-// keycloakClient is a client of the realm.
 type keycloakClient struct {
 	ClientID        string            `json:"clientId"`
 	Name            string            `json:"name"`
@@ -119,7 +116,6 @@ type keycloakClient struct {
 	} `json:"protocolMappers"`
 }
 
-// read parses an export.
 func read(export []byte) (*realm, error) {
 	r := new(realm)
 	err := errors.Join(json.Unmarshal(export, r), json.Unmarshal(export, &r.lifespans))

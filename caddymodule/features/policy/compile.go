@@ -50,7 +50,6 @@ type Set struct {
 // ruleList is the rules with one effect.
 type ruleList struct{ ofRequest, ofResource []*compiledRule }
 
-// compiledRule is a compiled rule.
 type compiledRule struct {
 	name    string
 	program cel.Program
@@ -99,7 +98,7 @@ func (r Rule) check() error {
 	return nil
 }
 
-// wrong adds the rule to an error.
+// wrong adds the effect, name and position of the rule to an error.
 func (r Rule) wrong(err error) error {
 	err = fmt.Errorf("%s %s: %w", r.Effect, r.Name, err)
 	if r.Source.Source != "" {
@@ -108,7 +107,6 @@ func (r Rule) wrong(err error) error {
 	return err
 }
 
-// add compiles a rule.
 func (s *Set) add(env *cel.Env, from Rule) error {
 	checked, issues := env.Compile(from.Expression)
 	if err := issues.Err(); err != nil {
@@ -317,7 +315,6 @@ func newInput(r rule.Request, claims []string) *Input {
 	return in
 }
 
-// variables resolves the variables of an expression.
 type variables struct {
 	in       *Input
 	resource *elements // nil if only the request is evaluated
@@ -343,7 +340,6 @@ func (v variables) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (variables) Parent() cel.Activation { return nil }
 
-// resourceName is the name of the resource variable.
 const resourceName = "resource"
 
 // elements are the elements of a resource that rules use, read on first use.

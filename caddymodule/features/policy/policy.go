@@ -50,7 +50,6 @@ func (p *Policy) Subdirectives() (fields option.Block, repeatable []string) {
 	return option.Block{"allow": p.parseRule, "deny": p.parseRule}, []string{"allow", "deny"}
 }
 
-// parseRule parses a rule.
 func (p *Policy) parseRule(d *caddyfile.Dispenser) error {
 	r := Rule{Effect: rule.Effect(d.Val())}
 	r.SetSource(option.PositionOf(d))
@@ -125,7 +124,6 @@ func decide(ctx context.Context, denies, allows []*compiledRule, v variables) (d
 	return d
 }
 
-// isTrue evaluates a rule.
 func (r *compiledRule) isTrue(ctx context.Context, v variables) (bool, error) {
 	value, err := r.evaluate(ctx, v)
 	if types.IsUnknown(value) {

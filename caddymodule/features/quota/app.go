@@ -28,7 +28,7 @@ func init() {
 	caddy.RegisterModule(new(Guard))
 }
 
-// inUse contains the counts of each issuer, or of each guard without the fhir app, across reloads.
+// inUse maps issuers, or guards without the fhir app, to their counts, which survive reloads.
 var inUse = caddy.NewUsagePool()
 
 var refusals = metrics.NewCounters("quota_refusals_total", "Requests that a quota refused.", "quota")

@@ -56,7 +56,6 @@ func TestCaddyfileErrors(t *testing.T) {
 	}.Check(t)
 }
 
-// gateway is a Gateway with quotas.
 type gateway struct {
 	*gatewaytest.Gateway
 	t *testing.T

@@ -42,7 +42,7 @@ func (plainMAC) MAC(_ context.Context, text string) ([]byte, error) {
 	return sum[:16], nil
 }
 
-// gateways are gateways that count together in one store.
+// gateways returns n gateways with one store.
 func gateways(n int, q Quota) ([]*Set, *sharedStore) {
 	held := &sharedStore{Intercepted: storetest.NewIntercepted(nil)}
 	var all []*Set

@@ -142,7 +142,7 @@ func (s *Set) ask(ctx context.Context, l *limit, h *holder, cost int, at standin
 	return s.settle(l, h, cost, at, b, err)
 }
 
-// settle stores the result of a call to the store.
+// settle records the result of borrowing from the store.
 func (s *Set) settle(l *limit, h *holder, cost int, at standing, b borrowed, err error) standing {
 	h.mu.Lock()
 	now := s.counts.now()
@@ -324,7 +324,6 @@ func (w *window) expire(r ruler, nanoseconds int64) {
 	}
 }
 
-// add counts usage now.
 func (w *window) add(r ruler, nanoseconds int64, used int) {
 	used = min(used, math.MaxInt32-w.sum)
 	if used <= 0 {

@@ -25,7 +25,7 @@ type MAC interface {
 	MAC(ctx context.Context, text string) ([]byte, error)
 }
 
-// borrowed is the result of borrowing from the store.
+// borrowed is the answer of the store to a request for quota.
 type borrowed struct {
 	extra int
 	told  int           // earlier usage, reported with this step

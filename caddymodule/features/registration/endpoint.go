@@ -38,7 +38,6 @@ type registrationEndpoint struct {
 	limiter *lockout.Limiter // limits wrong tokens
 }
 
-// serve dispatches requests by method.
 func (e *registrationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch r.Method {

@@ -271,7 +271,7 @@ type registeredKeySet struct {
 	keys   *relyingparty.KeySet
 }
 
-// get returns the key set of a client, or nil.
+// get returns the cached key set of a client, or nil if it has no keys.
 func (r *registeredKeys) get(c *client.Client) (*relyingparty.KeySet, error) {
 	source := c.JWKSURI + string(c.JWKS)
 	if source == "" {

@@ -178,7 +178,6 @@ func (r *Registration) Any() *client.Client {
 // IDs implements [client.Source].
 func (r *Registration) IDs(ctx context.Context) ([]string, error) { return r.shelf.ids(ctx) }
 
-// parseRegistered parses a stored client.
 func parseRegistered(value []byte) (*registered, error) {
 	c := new(registered)
 	if err := json.Unmarshal(value, c); err != nil {
@@ -274,7 +273,6 @@ func (r *Registration) store(ctx context.Context, c *registered) error {
 	return nil
 }
 
-// change alters a stored client.
 func (r *Registration) change(ctx context.Context, id string, alter func(*registered) error) (changed *registered, err error) {
 	err = r.shelf.change(ctx, id, func(value []byte) ([]byte, error) {
 		if changed, err = parseRegistered(value); err != nil {

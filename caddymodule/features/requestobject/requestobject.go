@@ -132,7 +132,7 @@ func (o *reader) open(ctx context.Context, c *client.Client, p oauth2.Parameters
 	return assembled, nil
 }
 
-// object returns the request object of a request.
+// object returns the request object from the request or its request_uri.
 func (o *reader) object(ctx context.Context, c *client.Client, p oauth2.Parameters) (string, error) {
 	value, reference := p.Get("request"), p.Get("request_uri")
 	switch {

@@ -52,7 +52,6 @@ func signed(t *testing.T, alg jose.SignatureAlgorithm, claims map[string]any) st
 	return authorizetest.Assertion(t, alg, all, nil)
 }
 
-// newServer is a server that reads request objects.
 func newServer(t *testing.T, change func(*authorize.Config)) *authorize.Server {
 	t.Helper()
 	return authorizetest.New(t, func(c *authorize.Config) {

@@ -130,7 +130,6 @@ func ofPatient(resourceType, id string) func(resource.Resource) bool {
 	return func(r resource.Resource) bool { return r.Type == resourceType && compartment.InPatient(r, id) }
 }
 
-// categoryOf returns the code of a resource's category.
 func categoryOf(r resource.Resource) string {
 	for code := range r.Values(resource.Path{Elements: []string{"category", "coding", "code"}}) {
 		return resource.Text(code)

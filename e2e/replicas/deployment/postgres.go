@@ -11,7 +11,6 @@ import (
 	"strings"
 )
 
-// postgres is a PostgreSQL server.
 type postgres struct {
 	server  *Process
 	address string

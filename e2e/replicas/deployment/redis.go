@@ -57,7 +57,6 @@ func startSentinel(folder string, network *Network) (Engine, error) {
 	return r, r.settled()
 }
 
-// add starts a server.
 func (r *redis) add(folder, name string, arguments ...string) error {
 	host, err := r.network.host()
 	if err != nil {

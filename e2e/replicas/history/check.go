@@ -88,7 +88,6 @@ func (r Rules) judge(part []Operation) string {
 	return Otherwise
 }
 
-// permit checks a history with porcupine.
 func (r Rules) permit(part []Operation) porcupine.CheckResult {
 	history := make([]porcupine.Operation, 0, len(part))
 	for _, o := range part {

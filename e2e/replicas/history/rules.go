@@ -179,7 +179,6 @@ func later(than, by time.Duration) time.Duration {
 	return than + by
 }
 
-// session is the state of a session.
 type session struct{ signedIn bool }
 
 func (r Rules) visit(s session, o Operation) []session {

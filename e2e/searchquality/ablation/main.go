@@ -29,7 +29,6 @@ var parts string
 // part is a part of the search and its replacement.
 type part struct{ name, file, old, new string }
 
-// readParts parses a list of parts.
 func readParts(text string) (list []part) {
 	for _, block := range strings.Split(text, "\n@ ")[1:] {
 		lines := strings.Split(strings.TrimSpace(block), "\n")
@@ -72,7 +71,6 @@ func main() {
 	}
 }
 
-// sums are the sums of a list.
 type sums struct{ queries, three, mrr float64 }
 
 // measure runs the lists without the part, or with all parts if p is zero.

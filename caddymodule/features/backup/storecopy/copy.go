@@ -108,7 +108,6 @@ func (c *copying) checkUnused(ctx context.Context) error {
 	return nil
 }
 
-// copy copies the entries of the source.
 func (c *copying) copy(ctx context.Context) error {
 	return eachBatch(ctx, c.from, c.Batch, func(b batch) error {
 		copied, kept, err := c.put(ctx, b)
@@ -151,7 +150,7 @@ const maxRemoved = 10_000
 
 var errEnough = errors.New("enough for now")
 
-// remove removes entries that the source does not have.
+// remove deletes the entries of the target that the source lacks.
 func (c *copying) remove(ctx context.Context) error {
 	for {
 		extra, err := c.extra(ctx)

@@ -119,7 +119,6 @@ func CheckSynchronousCommit(word string) error {
 	return nil
 }
 
-// connections parses the connection string.
 func (c Config) connections() (*pgxpool.Config, error) {
 	pool, err := pgxpool.ParseConfig(c.DSN)
 	if err != nil {

@@ -322,7 +322,6 @@ func repeatable(err error) bool {
 // attempts are the errors of several connection attempts.
 type attempts []error
 
-// Error implements error.
 func (a attempts) Error() string {
 	var texts []string
 	for _, err := range a {

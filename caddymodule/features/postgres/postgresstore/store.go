@@ -354,7 +354,6 @@ func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Se
 //go:embed schema.sql
 var schema string
 
-// statements are the SQL statements for a table.
 type statements struct {
 	schema, do, get, sweep, count string
 	page, changes                 string

@@ -15,7 +15,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// check checks all masters.
 func (c *connection) check(ctx context.Context) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

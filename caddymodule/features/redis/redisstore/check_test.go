@@ -18,7 +18,6 @@ func TestCheckFailureOfCertificate(t *testing.T) {
 	}
 }
 
-// serverError is an error response.
 type serverError string
 
 func (e serverError) Error() string { return string(e) }

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// connection is the connection to the servers.
+// connection reaches the servers, directly or through Sentinels.
 type connection struct {
 	client    redis.UniversalClient
 	sentinels *sentinels // nil without Sentinel

@@ -80,7 +80,6 @@ func (f *follower) confirm(ctx context.Context) (time.Time, error) {
 	return began, nil
 }
 
-// whole reads the whole stream.
 func (f *follower) whole(ctx context.Context) (all []store.Change, err error) {
 	for {
 		var messages []redis.XMessage

@@ -144,7 +144,6 @@ func (r *room) check(ctx context.Context, need int, calls []*store.Call) error {
 	return nil
 }
 
-// count counts the keys.
 func (r *room) count(ctx context.Context) (entries int, err error) {
 	err = r.connection.asked(ctx, func(ctx context.Context) error {
 		n, err := r.connection.client.DBSize(ctx).Result()

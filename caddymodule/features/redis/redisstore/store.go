@@ -144,7 +144,6 @@ func (s *stepper) part(ctx context.Context, calls []*store.Call) error {
 	return s.read(ctx, calls)
 }
 
-// read executes Get calls.
 func (s *stepper) read(ctx context.Context, calls []*store.Call) error {
 	keys := make([]string, len(calls))
 	for i, c := range calls {
@@ -386,7 +385,6 @@ var braces = strings.NewReplacer("{", "", "}", "")
 // follows reports whether changes of a key are announced.
 func (n names) follows(key string) bool { return n.followed[store.KindOf(key)] }
 
-// entry returns the name of an entry.
 func (n names) entry(key string) string { return n.start(n.tag(key)) + key }
 
 // own returns the name of a key that is not an entry. It begins with an exclamation mark,
@@ -426,7 +424,7 @@ const recordVersion = 1
 
 var errNewer = errors.New("the entry was written by a newer version of caddy-fhir")
 
-// valueOf returns the value of a stored entry.
+// valueOf removes the version byte of a stored entry.
 func valueOf(record string) ([]byte, error) {
 	if record == "" || record[0] != recordVersion {
 		return nil, fmt.Errorf("%w: %.1q", errNewer, record)
