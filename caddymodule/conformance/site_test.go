@@ -375,7 +375,7 @@ func newRecord(resourceType, id, members string) record {
 	return record{resourceType, id, fmt.Sprintf(`{"resourceType":%q,"id":%q,%s}`, resourceType, id, members)}
 }
 
-// records are all records, in an order that servers with referential integrity accept.
+// records returns all records, in an order that servers with referential integrity accept.
 func records() []record {
 	const ofPatient = `"subject":{"reference":"Patient/` + patientID + `"}`
 	_, practitionerID, _ := strings.Cut(practitionerReference, "/")

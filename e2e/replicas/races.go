@@ -37,7 +37,7 @@ type race struct {
 	later   bool // the check takes long and runs during further rounds
 }
 
-// check checks the state after a race. It returns the delay until each gateway had the change.
+// check checks the state after a race. It returns the delay until each gateway applied the change.
 type check func(ctx context.Context, winner answer, since time.Time) ([]time.Duration, error)
 
 func races(ctx context.Context, s settings) error {

@@ -266,7 +266,7 @@ func TestDocumentedResearch(t *testing.T) {
 	}
 }
 
-// The documented policy shows the sandbox clinician the documented sample resources.
+// The clinician of docs/guides/sandbox.md sees exactly the documented sample records.
 func TestDocumentedSandbox(t *testing.T) {
 	t.Parallel()
 	records, err := sample.Records()

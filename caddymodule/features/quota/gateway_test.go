@@ -116,7 +116,7 @@ func (g *gateway) ask(method, path, token, body string) *http.Response {
 	return g.Ask(method, path, body, headers...)
 }
 
-// A client, person or network over its quota gets 429 with the time of the next try.
+// A client, person or network over its quota gets 429 with Retry-After.
 func TestQuotaOfRequests(t *testing.T) {
 	for _, by := range []string{"client", "person", "network"} {
 		g := gatewayWithQuota(t, "some-"+by, by+" 3 1h")

@@ -32,8 +32,8 @@ const (
 	Token   = "token"   // a request to the token endpoint
 )
 
-// Quota limits the requests of each app, person or network in any time window. Requests over the limit get 429 with the time of the
-// next try. Gateways with a shared store count together.
+// Quota limits the requests of each app, person or network in any time window. Requests over the limit get 429 with Retry-After.
+// Gateways with a shared store count together.
 type Quota struct {
 	// The name in RateLimit fields and metrics: lower-case letters, digits, `-` and `_`. Required.
 	Name string `json:"name,omitempty"`

@@ -142,7 +142,7 @@ func (e *lease) covers(cost int, l *limit, now int64) bool {
 // forget resets the lease of a holder without usage in the window: leased and unreported quota is as old.
 func (e *lease) forget() { e.left, e.asked = 0, 0 }
 
-// limits limits the standing by the quota that the store recently reported.
+// limits caps a standing's remaining quota at the value that the store recently reported.
 func (e *lease) limits(at standing, l *limit, now int64) standing {
 	if e.asked != 0 && now-e.asked <= int64(l.leaseTime()) {
 		at.left = max(0, min(at.left, e.free+max(e.left, 0)))

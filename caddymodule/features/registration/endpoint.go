@@ -65,8 +65,8 @@ func registrationToken(r *http.Request) string {
 	return token
 }
 
-// checkToken checks the registration access token of the client whose, or the initial
-// access token if whose is empty. A request without a token is not a failed attempt.
+// checkToken checks the registration access token of the client named by whose, or the initial access token if whose
+// is empty. A request without a token is not a failed attempt.
 func (e *registrationEndpoint) checkToken(r *http.Request, whose string, digest []byte, guessable bool) error {
 	token := registrationToken(r)
 	if token == "" {

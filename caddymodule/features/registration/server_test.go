@@ -115,7 +115,7 @@ func TestGuessableTokenIsToldAtLoad(t *testing.T) {
 	}
 }
 
-// faultyClients is a storage that fails the call number at while armed.
+// faultyClients is a storage that fails its call number at while armed is set.
 type faultyClients struct {
 	clientStorage
 

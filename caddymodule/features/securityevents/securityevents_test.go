@@ -206,7 +206,7 @@ func TestEventsFetchLittle(t *testing.T) {
 	})
 }
 
-// An event during a sign-in that is being stored ends it. The next sign-in succeeds.
+// An event that arrives while a sign-in is being stored invalidates this sign-in. The next sign-in succeeds.
 func TestEndedWhileSigningIn(t *testing.T) {
 	t.Parallel()
 	opaque := func(id string) map[string]any { return map[string]any{"format": "opaque", "id": id} }

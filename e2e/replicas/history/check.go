@@ -32,7 +32,7 @@ const (
 	UsedTwice  = "used twice"                        // a code or refresh token was exchanged for tokens twice
 	StillGood  = "accepted after its end"            // by a gateway after the lag
 	NoMoreGood = "refused though nothing had ended"  // lost, or ended by an unrelated failure
-	Undecided  = "too many orders to check them all" // in the time limit of a history
+	Undecided  = "too many orders to check them all" // within the time limit of a history
 	Otherwise  = "not to be explained"
 )
 

@@ -14,5 +14,5 @@
 //	  └──────▶ revoked ◀─┴── revoke
 //
 // Until the grant has ended, its access tokens and its latest refresh token are accepted. Afterwards they are refused,
-// after a lag in which gateways may not have the end yet.
+// except that for a short lag, a gateway may still accept them.
 package history

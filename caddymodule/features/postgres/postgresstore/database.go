@@ -197,7 +197,7 @@ type pooler struct {
 	found  atomic.Bool // a pooler was detected
 }
 
-// errPooled requests new connections.
+// errPooled requires new connections, because a pooler was detected.
 var errPooled = errors.New("there is a pooler before the server")
 
 // watch adapts new connections.

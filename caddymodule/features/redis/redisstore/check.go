@@ -225,7 +225,7 @@ func isRight(err error) bool {
 
 // Volatile returns why the server may lose data in a restart; "" if it does not or cannot be queried.
 func (s *Store) Volatile(ctx context.Context) (why string) {
-	_ = s.connection.asked(ctx, func(ctx context.Context) error { // errors do not matter: Check reports them
+	_ = s.connection.asked(ctx, func(ctx context.Context) error { // errors do not matter: other checks report them
 		return s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 			text, err := server.Info(ctx, "persistence").Result()
 			if err != nil || parseInfo(text)["aof_enabled"] != "0" {
