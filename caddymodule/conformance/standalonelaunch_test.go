@@ -304,7 +304,7 @@ func moduleReadableByScripts(path string) func(*relyingParty) {
 	}
 }
 
-// checkReadable checks that a response is 200 and that its CORS allows an origin.
+// checkReadable checks that a response is 200 and that its CORS headers allow an origin.
 func (p *relyingParty) checkReadable(r *http.Response, origin string) {
 	p.t.Helper()
 	if got := r.Header.Get("Access-Control-Allow-Origin"); r.StatusCode != http.StatusOK || got != origin && got != "*" {

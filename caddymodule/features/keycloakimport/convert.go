@@ -188,8 +188,8 @@ func (all flows) signIn(alias string) (required signIn) {
 	return required
 }
 
-// walk visits a flow and its subflows once. An unconditional second factor is required. A second factor with the condition
-// that the user has enrolled it is the default here.
+// walk visits a flow and its subflows once. An unconditional second factor is required. A second factor only for users who
+// have enrolled one needs no option: sign-in here always requires enrolled factors.
 func (all flows) walk(alias string, everybody bool, visited map[string]bool, required *signIn) {
 	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == alias })
 	if i < 0 || visited[alias] {

@@ -466,8 +466,8 @@ func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 	}
 }
 
-// An app can register a userinfo signing algorithm that discovery lists (OpenID Connect Core §5.3.2). The userinfo JWT is
-// accepted as no other token.
+// An app can register a userinfo signing algorithm that discovery lists (OpenID Connect Core §5.3.2). The userinfo JWT
+// passes for no other kind of token.
 func TestRegisteredUserinfoIsSigned(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, registeringWith(func(r *registration.Registration) { r.PKCE = client.PKCEOptional })))

@@ -374,7 +374,7 @@ func (s *steps) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Copyable.Do(ctx, calls...)
 }
 
-// A batch has the configured number of entries, and fewer large ones.
+// A batch has the configured number of entries, or fewer if they are large.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ batch, size, most, steps int }{
