@@ -47,7 +47,7 @@ func TestRedisRefused(t *testing.T) {
 			s := startRedis(t)
 			s.do(t, "ACL", "SETUSER", "gateway", "on", ">right", "~fhir:*", "+get")
 			return redisstore.Options{Address: s.address(), Username: "gateway", Password: "right"}
-		}, "lacks rights (docs/operate/replicas.md): +set"},
+		}, "lacks rights (docs/operate/redis.md): +set"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +81,7 @@ func TestRedisUnreachable(t *testing.T) {
 	}
 }
 
-// Permissions of a Redis ACL user, as documented in docs/operate/replicas.md.
+// Permissions of a Redis ACL user, as documented in docs/operate/redis.md.
 var (
 	redisCommands = strings.Fields("+get +mget +set +del +pexpire +pttl +xadd +xrange +xread +time +eval +evalsha +script|load " +
 		"+scan +dbsize +info +wait +ping +select +hello +auth +client|setname")
@@ -91,14 +91,14 @@ var (
 // TestRedisUser performs all operations as a user with only the documented permissions.
 func TestRedisUser(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/operate/replicas.md")
+	text, err := os.ReadFile("../docs/operate/redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	documented := strings.Join(strings.Fields(string(text)), " ")
 	for _, commands := range [][]string{redisCommands, redisClusterCommands} {
 		if want := strings.Join(commands, " "); !strings.Contains(documented, want) {
-			t.Errorf("docs/operate/replicas.md does not name %s", want)
+			t.Errorf("docs/operate/redis.md does not name %s", want)
 		}
 	}
 	t.Run("server", func(t *testing.T) {

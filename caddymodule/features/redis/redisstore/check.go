@@ -60,7 +60,7 @@ func checkFailure(ctx context.Context, err error) error {
 	}
 	for prefix, hint := range map[string]string{
 		"WRONGPASS": "username and password are wrong", "NOAUTH": "it needs a password",
-		"NOPERM":               "the user lacks rights (docs/operate/replicas.md)",
+		"NOPERM":               "the user lacks rights (docs/operate/redis.md)",
 		"ERR invalid password": "the password is wrong", "ERR DB index": "it has no database of this number",
 	} {
 		if strings.HasPrefix(err.Error(), prefix) {
@@ -178,7 +178,7 @@ func (s *Store) lacks(ctx context.Context) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: the user lacks rights (docs/operate/replicas.md): %s", ErrUnsuitable, strings.Join(missing, " "))
+	return fmt.Errorf("%w: the user lacks rights (docs/operate/redis.md): %s", ErrUnsuitable, strings.Join(missing, " "))
 }
 
 // A request is a harmless command and the right it needs.
@@ -231,9 +231,9 @@ func (s *Store) Volatile(ctx context.Context) (why string) {
 			if err != nil || parseInfo(text)["aof_enabled"] != "0" {
 				return err
 			}
-			why = "Redis has appendonly no: it loses what it stored since its last snapshot, if it makes any (docs/operate/replicas.md)"
+			why = "Redis has appendonly no: it loses what it stored since its last snapshot, if it makes any (docs/operate/redis.md)"
 			if saved, err := server.ConfigGet(ctx, "save").Result(); err == nil && saved["save"] == "" {
-				why = "Redis has appendonly no, and save \"\": it keeps nothing (docs/operate/replicas.md)"
+				why = "Redis has appendonly no, and save \"\": it keeps nothing (docs/operate/redis.md)"
 			}
 			return nil
 		})
@@ -265,7 +265,7 @@ func failure(ctx context.Context, err error) error {
 	case redis.HasErrorPrefix(err, "NEWER"):
 		return errNewer
 	case isRight(err):
-		return &store.Fault{Cause: store.CauseRights, Err: fmt.Errorf("the store refuses it to the user, who lacks rights (docs/operate/replicas.md): %w", err)}
+		return &store.Fault{Cause: store.CauseRights, Err: fmt.Errorf("the store refuses it to the user, who lacks rights (docs/operate/redis.md): %w", err)}
 	case !isRefusal(err):
 		return fmt.Errorf("redis: %w", err)
 	}

@@ -12,5 +12,5 @@
 // of followed kinds to a stream, and stores a record of the step for some seconds. If the
 // response is lost, the client repeats the step under the same name, and the script finds the
 // record. So a step is made at most once, however often it is sent, unless the server loses it:
-// see docs/operate/replicas.md.
+// see docs/operate/redis.md.
 package redisstore
