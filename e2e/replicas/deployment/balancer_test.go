@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,11 +10,16 @@ import (
 	"testing"
 )
 
-// nginx and HAProxy accept the configurations in docs/operate/replicas.md.
+// nginx accepts the upstream of docs/operate/replicas.md in the server block of docs/guides/nginx.md, and HAProxy accepts the
+// configuration in docs/examples.
 func TestLoadBalancers(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/operate/replicas.md")
-	if err != nil {
-		t.Fatal(err)
+	page, err1 := os.ReadFile("../../../docs/operate/replicas.md")
+	haproxy, err2 := os.ReadFile("../../../docs/examples/compose/replicas/haproxy.cfg")
+	guide, err3 := os.ReadFile("../../../docs/guides/nginx.md")
+	block := regexp.MustCompile("(?s)```nginx\n(.*?)```")
+	upstream, server := block.FindSubmatch(page), block.FindSubmatch(guide)
+	if err := errors.Join(err1, err2, err3); err != nil || upstream == nil || server == nil {
+		t.Fatal(err, upstream, server)
 	}
 	folder := t.TempDir()
 	if _, err := newCertificate(folder, "fhir.example.org"); err != nil {
@@ -29,21 +35,17 @@ func TestLoadBalancers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, test := range []struct{ program, before, after string }{
-		{"nginx", "pid " + folder + "/pid;\nevents {\n}\nhttp {\naccess_log off;\n", "}\n"},
-		{"haproxy", "", ""},
+	for _, test := range []struct{ program, config string }{
+		{"nginx", "pid " + folder + "/pid;\nevents {\n}\nhttp {\naccess_log off;\n" + string(upstream[1]) + strings.NewReplacer("/etc/ssl/fhir.hospital.example", folder+"/fhir.example.org",
+			"proxy_pass http://127.0.0.1:8000;", "proxy_pass http://gateways;\nproxy_connect_timeout 1s;").Replace(string(server[1])) + "}\n"},
+		{"haproxy", strings.ReplaceAll(string(haproxy), "/run/secrets/caddy-fhir/haproxy.pem", folder+"/fhir.example.org.pem")},
 	} {
 		t.Run(test.program, func(t *testing.T) {
 			if _, err := exec.LookPath(test.program); err != nil {
 				t.Skip("not installed:", test.program)
 			}
-			block := regexp.MustCompile("(?s)```" + test.program + "\n(.*?)```").FindSubmatch(text)
-			if block == nil {
-				t.Fatal("no configuration")
-			}
 			file := filepath.Join(folder, test.program+".conf")
-			whole := test.before + strings.ReplaceAll(string(block[1]), "/etc/ssl", folder) + test.after
-			if err := os.WriteFile(file, []byte(whole), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte(test.config), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			arguments := map[string][]string{"nginx": {"-t", "-p", folder, "-c", file}, "haproxy": {"-c", "-f", file}}[test.program]
