@@ -428,7 +428,7 @@ func TestMetricsDocumentLabels(t *testing.T) {
 		"caddy_fhir_idp_checked_timestamp_seconds": wordsOf(revalidation.Results),
 		"caddy_fhir_definitions":                   {"concepts", "code_systems", "value_sets"},
 	} {
-		row := regexp.MustCompile("(?m)^\\| `" + metric + "` \\|[^|]*\\|(.*)\\|$").FindStringSubmatch(text)
+		row := regexp.MustCompile("(?m)^- `" + metric + "` \\([^)]*\\): (.*)$").FindStringSubmatch(text)
 		if row == nil {
 			t.Errorf("no row for %s", metric)
 			continue
