@@ -147,11 +147,13 @@ func (r *room) check(ctx context.Context, need int, calls []*store.Call) error {
 func (r *room) count(ctx context.Context) (entries int, err error) {
 	err = r.connection.asked(ctx, func(ctx context.Context) error {
 		n, err := r.connection.client.DBSize(ctx).Result()
-		if r.entries.Store(n); err == nil {
-			r.counted.Store(time.Now().UnixNano())
+		if err != nil {
+			return err
 		}
+		r.entries.Store(n)
+		r.counted.Store(time.Now().UnixNano())
 		entries = int(n)
-		return err
+		return nil
 	})
 	return entries, err
 }
