@@ -18,7 +18,7 @@
 //	requester    the sender of a request
 //	fhirerror    error responses and failure log
 //	crossorigin  CORS of the FHIR API
-//	pace         limits for slow request bodies
+//	slowbody     limits for slow request bodies
 //	metrics      metrics that live as long as the process
 //	software     the version
 //

@@ -66,7 +66,7 @@ func TestBrokenRules(t *testing.T) {
 		{ImportPath: "caddymodule/features/a", Imports: []string{"caddymodule/features/a/internal/page", "caddymodule/authorize"}},
 		{ImportPath: "caddymodule/features/a/internal/page", XTestImports: []string{"caddymodule/features/a"}},
 		{ImportPath: "caddymodule/guard", Deps: []string{"caddymodule/internal/x", "caddymodule/smart/y", "net/http"}},
-		{ImportPath: "terminology/codesystem/internal/packed", Imports: []string{"terminology/codesystem/unregistered"}},
+		{ImportPath: "terminology/codesystem/internal/embeddedtable", Imports: []string{"terminology/codesystem/unregistered"}},
 	}
 	for name, broken := range map[string]goPackage{
 		"":                                   {ImportPath: "caddymodule/fhirapp", Imports: []string{"caddymodule/guard", caddyHost + "caddy/v2"}},

@@ -10,7 +10,7 @@ import (
 func serverPackages() (paths []string) {
 	for _, name := range []string{
 		"account", "client", "consent", "deprovisioning", "factor", "flow",
-		"launch", "lockout", "page", "people", "revalidation", "revocation", "scopelimit", "sealedstorage", "session", "signin", "token",
+		"launch", "lockout", "page", "people", "revalidation", "revocation", "scopelimit", "sealedkeys", "session", "signin", "token",
 	} {
 		paths = append(paths, "caddymodule/authorize/"+name)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedkeys"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/postgres/postgresstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
@@ -72,12 +72,12 @@ type lockoutGateway struct {
 }
 
 func newLockoutGateway(t *testing.T, s store.Store) *lockoutGateway {
-	keys, err := sealedstorage.NewKeys(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32)))
+	keys, err := sealedkeys.NewKeys(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("k"), 32)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	g := &lockoutGateway{keys: keyring.New(&sealedstorage.Storage{Store: s, Keys: keys}, "fhir/keys/x.json", logger)}
+	g := &lockoutGateway{keys: keyring.New(&sealedkeys.Storage{Store: s, Keys: keys}, "fhir/keys/x.json", logger)}
 	g.limiter = &lockout.Limiter{Store: s, Keys: g.keys, Devices: &browser.Devices{Keys: g.keys}, Trail: new(audit.Recorder), Logger: logger}
 	if err := g.limiter.Complete(); err != nil {
 		t.Fatal(err)

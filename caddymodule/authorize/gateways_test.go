@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
@@ -57,7 +57,7 @@ func newGateways(t *testing.T, n int, change func(*authorize.Config)) *gateways 
 }
 
 func startGateway(t *testing.T, s store.Shared, change func(*authorize.Config)) *authorize.Server {
-	copied := replica.New(s, replica.Config{
+	copied := storemirror.New(s, storemirror.Config{
 		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, end := context.WithCancel(context.Background())

@@ -19,9 +19,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/namecheck"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sharedkey"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
@@ -169,7 +169,7 @@ func (t takenNames) check(kind string) func(name string) error {
 		if by := t[name]; by != "" {
 			return takenError(kind, by, name)
 		}
-		if err := subject.CheckConfigured(name); err != nil {
+		if err := namecheck.CheckConfigured(name); err != nil {
 			return fmt.Errorf("%s %q: the name, which can be the sub of tokens, %w", kind, name, err)
 		}
 		t[name] = kind

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revalidation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedkeys"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
@@ -342,7 +342,7 @@ func keyStorage(a *App) (keyring.Storage, error) {
 		return keyring.Locked{LockedStorage: a.ctx.Storage()}, nil
 	}
 	keys, err := sealingKeys(a.stores, a.StoreKeys)
-	return &sealedstorage.Storage{Store: a.stores.Durable, Keys: keys, Earlier: a.ctx.Storage()}, err
+	return &sealedkeys.Storage{Store: a.stores.Durable, Keys: keys, Earlier: a.ctx.Storage()}, err
 }
 
 // keyPlace returns a string that identifies the location of the keys.
@@ -362,5 +362,5 @@ func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error)
 	if s.KeepsDurable() != nil {
 		return nil, errors.New("store_key puts the signing keys into the store, and those in memory would be lost in a restart; use another store")
 	}
-	return sharedkey.Resolve("store_key", configured, sealedstorage.NewKeys)
+	return sharedkey.Resolve("store_key", configured, sealedkeys.NewKeys)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
 // peer is a gateway that shares a test's server with others and receives their events.
@@ -56,7 +56,7 @@ func startPeer(t *testing.T, name, folder, options string) *peer {
 	return s
 }
 
-func (s *peer) replica() *replica.Replica { return s.app.stores.Store.(*replica.Replica) }
+func (s *peer) replica() *storemirror.Replica { return s.app.stores.Store.(*storemirror.Replica) }
 
 // logged returns the lines of the log that contain any of the texts.
 func (s *peer) logged(texts ...string) (lines []string) {
@@ -149,7 +149,7 @@ func TestReady(t *testing.T) {
 	if status != http.StatusServiceUnavailable || answer.Ready {
 		t.Errorf("while the store is away: %d, %+v", status, answer)
 	}
-	g.replica().SetMaxLag(replica.DefaultMaxLag)
+	g.replica().SetMaxLag(storemirror.DefaultMaxLag)
 	server.SetDown(false)
 	await(t, "all is well again", func() bool {
 		status, _ := ready()
@@ -169,7 +169,7 @@ func TestSharedStoreIsMeasured(t *testing.T) {
 	if err != nil || json.Unmarshal(w.Body.Bytes(), &s) != nil {
 		t.Fatal(err, w.Body)
 	}
-	if s.Store == nil || s.Store.Name != "test_shared" || s.Store.Lag == nil || *s.Store.Lag < 0 || *s.Store.Lag > 60 || s.Store.MaxEntries != replica.DefaultMaxMirrored {
+	if s.Store == nil || s.Store.Name != "test_shared" || s.Store.Lag == nil || *s.Store.Lag < 0 || *s.Store.Lag > 60 || s.Store.MaxEntries != storemirror.DefaultMaxMirrored {
 		t.Errorf("%s", w.Body)
 	}
 	after := g.series()
@@ -244,11 +244,11 @@ func TestGuardWithoutStore(t *testing.T) {
 			t.Errorf("%s: %d", public, r.StatusCode)
 		}
 	}
-	g.replica().SetMaxLag(replica.Unlimited)
+	g.replica().SetMaxLag(storemirror.Unlimited)
 	if status := g.expand(token); status != http.StatusOK {
 		t.Errorf("with the lag off: %d", status)
 	}
-	g.replica().SetMaxLag(replica.DefaultMaxLag)
+	g.replica().SetMaxLag(storemirror.DefaultMaxLag)
 	server.SetDown(false)
 	await(t, "the guard serves again", func() bool { return g.expand(token) == http.StatusOK })
 }

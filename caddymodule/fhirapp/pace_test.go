@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/slowbody"
 )
 
 // A body sent one byte at a time is aborted early on every path, and does not delay the shutdown of
@@ -21,11 +21,11 @@ func TestDrip(t *testing.T) {
 	const form, fhir = "application/x-www-form-urlencoded", "application/fhir+json"
 	guarded, open := newGateway(t, gatewaytest.ExampleText(t)).Server, newGateway(t, gatewaytest.ExampleText(t, "\t\tfhir_bearer\n", "")).Server
 	uploads := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer pace.FHIR.Limit(w, r)()
+		defer slowbody.FHIR.Limit(w, r)()
 		_, _ = io.Copy(io.Discard, r.Body)
 	})
 	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer pace.FHIR.Limit(w, r)()
+		defer slowbody.FHIR.Limit(w, r)()
 		_, _ = w.Write(make([]byte, 100_000))
 	})
 	for _, test := range []struct {
@@ -110,7 +110,7 @@ func TestSlowLine(t *testing.T) {
 
 // slowHandler waits before, during and after reading a body.
 func slowHandler(w http.ResponseWriter, r *http.Request) {
-	defer pace.FHIR.Limit(w, r)()
+	defer slowbody.FHIR.Limit(w, r)()
 	time.Sleep(time.Minute)
 	_, err := r.Body.Read(make([]byte, 1))
 	if err == nil {

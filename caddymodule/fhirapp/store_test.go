@@ -26,8 +26,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/copyguard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
@@ -181,13 +181,13 @@ func TestIdleGatewayIsAnnounced(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if err := storemark.CheckRunning(t.Context(), server.gateway("")); !errors.Is(err, storemark.ErrRunning) {
+		if err := copyguard.CheckRunning(t.Context(), server.gateway("")); !errors.Is(err, copyguard.ErrRunning) {
 			t.Errorf("while it runs: %v", err)
 		}
 		if err := server.used[0].Cleanup(); err != nil {
 			t.Fatal(err)
 		}
-		if err := storemark.CheckRunning(t.Context(), server.gateway("")); err != nil {
+		if err := copyguard.CheckRunning(t.Context(), server.gateway("")); err != nil {
 			t.Errorf("after it has stopped: %v", err)
 		}
 	})
@@ -204,13 +204,13 @@ func TestIncompleteCopyIsRefused(t *testing.T) {
 		}
 		return app.startStores()
 	}
-	if err := server.gateway("").Put(t.Context(), storemark.Incomplete, nil, time.Hour); err != nil {
+	if err := server.gateway("").Put(t.Context(), copyguard.Incomplete, nil, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if err := start(); !errors.Is(err, storemark.ErrIncomplete) {
+	if err := start(); !errors.Is(err, copyguard.ErrIncomplete) {
 		t.Errorf("a gateway starts: %v", err)
 	}
-	if err := server.gateway("").Delete(t.Context(), storemark.Incomplete); err != nil {
+	if err := server.gateway("").Delete(t.Context(), copyguard.Incomplete); err != nil {
 		t.Fatal(err)
 	}
 	if err := start(); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/namecheck"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
@@ -433,12 +433,12 @@ func (t *Token) checkHeaderValues() error {
 		check       func(string) error
 		expected    string
 	}{
-		{"sub", t.Subject, subject.Check, "1 to 255 printable ASCII characters, no spaces at the ends"},
-		{"client_id", t.ClientID, subject.Check, "1 to 255 printable ASCII characters, no spaces at the ends"},
-		{"scope", t.Scope, subject.CheckHeaderValue, "scopes separated by one space"},
-		{"patient", t.Patient, subject.CheckHeaderValue, "the id of a Patient"},
-		{"fhirUser", t.FHIRUser, subject.CheckHeaderValue, "the address of a FHIR resource"},
-		{"iss", t.Issuer, subject.CheckHeaderValue, "an address"},
+		{"sub", t.Subject, namecheck.Check, "1 to 255 printable ASCII characters, no spaces at the ends"},
+		{"client_id", t.ClientID, namecheck.Check, "1 to 255 printable ASCII characters, no spaces at the ends"},
+		{"scope", t.Scope, namecheck.CheckHeaderValue, "scopes separated by one space"},
+		{"patient", t.Patient, namecheck.CheckHeaderValue, "the id of a Patient"},
+		{"fhirUser", t.FHIRUser, namecheck.CheckHeaderValue, "the address of a FHIR resource"},
+		{"iss", t.Issuer, namecheck.CheckHeaderValue, "an address"},
 	} {
 		if claim.value == "" { // required claims have been checked
 			continue

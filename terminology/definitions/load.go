@@ -23,9 +23,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
@@ -383,7 +383,7 @@ func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
 		return nil
 	}
 	if len(data) < 64<<10 {
-		text, err := packed.Unpack(data)
+		text, err := embeddedtable.Unpack(data)
 		if err != nil {
 			return fmt.Errorf("zstd: %w", err)
 		}

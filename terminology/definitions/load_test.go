@@ -22,9 +22,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
@@ -84,7 +84,7 @@ func TestBrokenDefinitions(t *testing.T) {
 
 // An embedded table is not read before its concepts are requested.
 func TestSourceIsNotRead(t *testing.T) {
-	source := codesystem.Source{URL: "http://x/packed", System: packed.New([]byte("not readable"))}
+	source := codesystem.Source{URL: "http://x/packed", System: embeddedtable.New([]byte("not readable"))}
 	l, err := Load(t.Context(), Options{Sources: []codesystem.Source{source}})
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestValueSetsOfSource(t *testing.T) {
 		return `{"resourceType":"ValueSet","url":"` + url + `","name":"` + name + `"}`
 	}
 	source := codesystem.Source{
-		URL: "http://x/own", System: packed.New(nil), ValueSets: w.EncodeAll([]byte(valueSet("http://x/a", "Own")+valueSet("http://x/b", "Own")), nil),
+		URL: "http://x/own", System: embeddedtable.New(nil), ValueSets: w.EncodeAll([]byte(valueSet("http://x/a", "Own")+valueSet("http://x/b", "Own")), nil),
 	}
 	name := filepath.Join(t.TempDir(), "b.json")
 	fixture.WriteFile(t, name, []byte(valueSet("http://x/b", "Loaded")))

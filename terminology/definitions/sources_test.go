@@ -7,7 +7,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
@@ -15,7 +15,7 @@ import (
 // only if the response contains them.
 func TestBuiltInIsWhole(t *testing.T) {
 	for _, sensitive := range []string{"true", "false"} {
-		for content, system := range map[string]codesystem.System{`"not-present"`: nil, `"complete"`: packed.New(nil)} {
+		for content, system := range map[string]codesystem.System{`"not-present"`: nil, `"complete"`: embeddedtable.New(nil)} {
 			cs, err := systemOf(codesystem.Source{
 				URL: "http://x/own", CaseSensitive: sensitive == "true", Copyright: "ours", System: system,
 				Members: `{"title":"Own","hierarchyMeaning":"part-of"}`,
@@ -40,7 +40,7 @@ func TestWeighedSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := packed.New(w.EncodeAll([]byte(fixture.SystemWith("http://x/own", "1", "a")), nil))
+	table := embeddedtable.New(w.EncodeAll([]byte(fixture.SystemWith("http://x/own", "1", "a")), nil))
 	file := filepath.Join(t.TempDir(), "w.csv")
 	fixture.WriteFile(t, file, []byte("#! http://x/own\na,7\n"))
 	l, err := Load(t.Context(), Options{Weights: []string{file}, Sources: []codesystem.Source{{URL: "http://x/own", System: table}}})

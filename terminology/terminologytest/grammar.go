@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
@@ -118,7 +118,7 @@ func Sources(t testing.TB, table []byte) []codesystem.Source {
 			Copyright: "© of measures", Common: CommonMeasures, Members: `{"title":"All measures"}`,
 		},
 		{URL: "http://x/closed", CaseSensitive: true, System: grammar{}},
-		{URL: Shapes, Name: "Shapes", Version: "1", CaseSensitive: true, System: packed.New(table), Copyright: "© of shapes",
+		{URL: Shapes, Name: "Shapes", Version: "1", CaseSensitive: true, System: embeddedtable.New(table), Copyright: "© of shapes",
 			Members: `{"id":"shapes","title":"All shapes","hierarchyMeaning":"is-a","valueSet":"http://x/ValueSet/shapes","property":[{"code":"sides","type":"integer"}]}`},
 	}
 }

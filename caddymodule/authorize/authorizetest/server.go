@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/gctest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
 const (
@@ -172,10 +172,10 @@ func Failing(broken *bool) store.Store {
 }
 
 // Replicated returns a replica of a store that a server uses for all data.
-func Replicated(t testing.TB) (*replica.Replica, *storetest.Gateway) {
+func Replicated(t testing.TB) (*storemirror.Replica, *storetest.Gateway) {
 	t.Helper()
 	g := storetest.NewShared(slices.Concat(store.MirroredKinds, store.CachedKinds)...).Gateway()
-	r := replica.New(g, replica.Config{
+	r := storemirror.New(g, storemirror.Config{
 		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Logger: slog.New(slog.DiscardHandler),
 	})
 	r.SetMaxLag(time.Hour)

@@ -15,9 +15,9 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/namecheck"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -289,7 +289,7 @@ func (c *Client) AllowsRedirectURI(uri string) bool {
 
 // Complete sets defaults and rejects a client that is invalid, insecure, or lists a grant type not in grants.
 func (c *Client) Complete(grants GrantTypes) error {
-	if err := subject.Check(c.ID); err != nil {
+	if err := namecheck.Check(c.ID); err != nil {
 		return fmt.Errorf("client %q: the id, which can be the sub of tokens, %w", c.ID, err)
 	}
 	if len(c.ResponseTypes) == 0 && len(c.RedirectURIs) > 0 {

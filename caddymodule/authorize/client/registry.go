@@ -12,9 +12,9 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/namecheck"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/snapshotmap"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 )
 
 // A Source provides clients that are not configured. Features add sources to [Registry.Sources].
@@ -154,7 +154,7 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if r.Configured(c.ID) != nil {
 		return fmt.Errorf("duplicate client %s", c.ID)
 	}
-	if err := subject.CheckConfigured(c.ID); err != nil {
+	if err := namecheck.CheckConfigured(c.ID); err != nil {
 		return fmt.Errorf("client %q: the id, which can be the sub of tokens, %w", c.ID, err)
 	}
 	if err := c.Complete(r.GrantTypes); err != nil {

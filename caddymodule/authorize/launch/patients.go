@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relationship"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relatedperson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
@@ -259,7 +259,7 @@ func (ps *Patients) actsFor(ctx context.Context, person Person) ([]string, error
 	if record.Type+"/"+record.ID != person.FHIRUser {
 		return nil, nil
 	}
-	return relationship.Patients(record, time.Now()), nil
+	return relatedperson.Patients(record, time.Now()), nil
 }
 
 // IsRelated reports whether a person's access to a patient depends on a relationship recorded at the FHIR server.

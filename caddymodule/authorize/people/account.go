@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/namecheck"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
@@ -454,7 +454,7 @@ func checkSub(sub string) error {
 	if sub == "" {
 		return unfitSub("is missing or no text")
 	}
-	if err := subject.CheckConfigured(sub); err != nil {
+	if err := namecheck.CheckConfigured(sub); err != nil {
 		return unfitSub(err.Error())
 	}
 	if strings.Contains(sub, " ") {

@@ -16,9 +16,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/namecheck"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/snapshotmap"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
@@ -79,7 +79,7 @@ func (d *Directory) Clone() *Directory {
 
 // Add adds a user. For an invalid user it returns an error and changes nothing.
 func (d *Directory) Add(u User) error {
-	if err := subject.CheckConfigured(u.ID); err != nil {
+	if err := namecheck.CheckConfigured(u.ID); err != nil {
 		return fmt.Errorf("user %q: the name, which is the sub of tokens, %w", u.ID, err)
 	}
 	if u.PasswordHash == "" {

@@ -393,7 +393,7 @@ func (p *Provider) tokenClaims(from *relyingparty.Identity) (claims map[string][
 }
 
 // accountID returns the sub of a federated person, a hash of issuer and subject (OpenID Connect
-// Core §5.7). Local users and clients cannot have such ids ([subject.IsHash]).
+// Core §5.7). Local users and clients cannot have such ids ([namecheck.IsHash]).
 func accountID(issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
 	return base64.RawURLEncoding.EncodeToString(sum[:])

@@ -21,7 +21,7 @@ import (
 
 // User is a local user or a federated person.
 type User struct {
-	ID           string // sign-in name and sub of tokens ([subject.CheckConfigured])
+	ID           string // sign-in name and sub of tokens ([namecheck.CheckConfigured])
 	PasswordHash string // hash in a format of the [PasswordComparer]
 
 	// TOTPSecret is the key of the user's authenticator app (RFC 6238) in base32; see

@@ -1,7 +1,7 @@
 // Package store stores data that is used once or can be revoked: codes, sessions, refresh tokens, revocations.
 //
 //	store.go         interfaces [Store] and [Shared]; several calls in one step: [Call], [Do]
-//	trial.go         test of a store's capabilities: [Try], [Fault]
+//	probe.go         test of a store's capabilities: [Try], [Fault]
 //	issuermark.go    assignment of a store to an issuer: [Claim]
 //	memory.go        [Memory], for one process; reserve of a full store: [Room]
 //	recentlist.go    [RecentList], a bounded list of the latest items; [Latest], a limit of entries per person
@@ -9,6 +9,6 @@
 //	store/boltstore  store in a file, which survives a restart
 //	store/storetest  tests for every implementation
 //
-// The wrappers of Caddy modules around a shared store are in packages breaker, replica and
-// storemark of caddymodule/internal. The feature caddymodule/features/backup copies stores.
+// The wrappers of Caddy modules around a shared store are in packages breaker, storemirror and
+// copyguard of caddymodule/internal. The feature caddymodule/features/backup copies stores.
 package store

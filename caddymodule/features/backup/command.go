@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/backup/storecopy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/copyguard"
 )
 
 func init() {
@@ -153,7 +153,7 @@ func (*storeCopier) explain(err error) error {
 	switch {
 	case errors.Is(err, storecopy.ErrSame):
 		return err
-	case errors.Is(err, storemark.ErrRunning):
+	case errors.Is(err, copyguard.ErrRunning):
 		advice = "stop all gateways, or copy all the same with --force"
 	case errors.Is(err, storecopy.ErrNotEmpty):
 		advice = "empty it; or, if it was never copied to or from, add what it lacks with --merge"

@@ -23,8 +23,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/backup/storecopy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/copyguard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
@@ -192,7 +192,7 @@ func TestStoreCopyInterrupted(t *testing.T) {
 		t.Fatalf("into a store that is full: %v", err)
 	}
 	s.inFile(func(f *boltstore.Store) {
-		if err := storemark.CheckComplete(t.Context(), f); !errors.Is(err, storemark.ErrIncomplete) {
+		if err := copyguard.CheckComplete(t.Context(), f); !errors.Is(err, copyguard.ErrIncomplete) {
 			t.Errorf("gateways may use the target: %v", err)
 		}
 	})
@@ -201,7 +201,7 @@ func TestStoreCopyInterrupted(t *testing.T) {
 	}
 	s.inFile(func(f *boltstore.Store) {
 		s.want(f, "refresh:999", "v")
-		if err := storemark.CheckComplete(t.Context(), f); err != nil {
+		if err := copyguard.CheckComplete(t.Context(), f); err != nil {
 			t.Error(err)
 		}
 	})
@@ -235,9 +235,9 @@ func TestStoreCopyWhileAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStoreSite(t)
 		ctx, stop := context.WithCancel(t.Context())
-		go storemark.Announce(ctx, s.elsewhere)
+		go copyguard.Announce(ctx, s.elsewhere)
 		synctest.Wait()
-		if err := s.copy(s.shared, s.file, false); !errors.Is(err, storemark.ErrRunning) || !strings.Contains(err.Error(), "--force") {
+		if err := s.copy(s.shared, s.file, false); !errors.Is(err, copyguard.ErrRunning) || !strings.Contains(err.Error(), "--force") {
 			t.Errorf("while it runs: %v", err)
 		}
 		stop()

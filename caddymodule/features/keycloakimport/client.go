@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/namecheck"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -52,8 +52,8 @@ func (c *conversion) unconvertible(app keycloakClient) string {
 		return "it only takes tokens, and needs no registration here"
 	case app.ClientID == "" || isReplaced(app.ClientID):
 		return "the client_id is empty, or has braces"
-	case subject.CheckConfigured(app.ClientID) != nil:
-		return fmt.Sprintf("the client_id %v", subject.CheckConfigured(app.ClientID))
+	case namecheck.CheckConfigured(app.ClientID) != nil:
+		return fmt.Sprintf("the client_id %v", namecheck.CheckConfigured(app.ClientID))
 	case c.clientIDs[app.ClientID]:
 		return "another client has its client_id"
 	case !app.Public && !app.usesKeys() && app.Authenticator != "" && app.Authenticator != "client-secret":

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/namecheck"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
@@ -45,8 +45,8 @@ func (c *conversion) unusable(u user) string {
 	switch name := u.Username; {
 	case name == "" || isReplaced(name):
 		return "the name is empty, or has braces"
-	case subject.CheckConfigured(name) != nil:
-		return fmt.Sprintf("the name, which is the sub of tokens here, %v", subject.CheckConfigured(name))
+	case namecheck.CheckConfigured(name) != nil:
+		return fmt.Sprintf("the name, which is the sub of tokens here, %v", namecheck.CheckConfigured(name))
 	case c.clientIDs[name]:
 		return "a client has this name: their tokens would have the same sub"
 	case c.userNames[strings.ToLower(name)]:

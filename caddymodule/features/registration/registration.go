@@ -27,11 +27,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/namecheck"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/subject"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -106,7 +106,7 @@ type storedClient struct {
 	RequestObjects     client.RequestObjects `json:",omitzero"`
 }
 
-var registeredID = regexp.MustCompile("^" + subject.RegisteredPrefix + "[0-9a-f]{32}$")
+var registeredID = regexp.MustCompile("^" + namecheck.RegisteredPrefix + "[0-9a-f]{32}$")
 
 var errRegistrationToken = &oauth2.Error{
 	Code: "invalid_token", Status: http.StatusUnauthorized,
@@ -296,7 +296,7 @@ func (r *Registration) change(ctx context.Context, id string, alter func(*regist
 func newRegistered(c client.Client, method string) (made *registered, secret, access string) {
 	access = oauth2.RandomToken()
 	made = &registered{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: client.Digest(access)}
-	made.Client.ID = subject.RegisteredPrefix + hex.EncodeToString(oauth2.RandomBytes(16))
+	made.Client.ID = namecheck.RegisteredPrefix + hex.EncodeToString(oauth2.RandomBytes(16))
 	return made, made.replace(c, method), access
 }
 

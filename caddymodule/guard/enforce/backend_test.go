@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirserver"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/ownheader"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/responsemark"
 )
 
 // Requests to the FHIR server contain no client header that would affect judging.
@@ -305,8 +305,8 @@ func TestOwnHeader(t *testing.T) {
 		answer     paging
 		passes     bool
 	}{
-		{"our own", expand, func(w http.ResponseWriter) { ownheader.Write(w, http.StatusOK) }, true},
-		{"our own, below other handlers' writers", expand, func(w http.ResponseWriter) { ownheader.Write(http.ResponseWriter(wrapping{w}), http.StatusOK) }, true},
+		{"our own", expand, func(w http.ResponseWriter) { responsemark.Write(w, http.StatusOK) }, true},
+		{"our own, below other handlers' writers", expand, func(w http.ResponseWriter) { responsemark.Write(http.ResponseWriter(wrapping{w}), http.StatusOK) }, true},
 		{"the next handler's", expand, func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK) }, false},
 		{"the next handler's, begun by its body", expand, func(http.ResponseWriter) {}, false},
 		{"the next handler's, with headers", expand, func(w http.ResponseWriter) {
@@ -317,17 +317,17 @@ func TestOwnHeader(t *testing.T) {
 			w.WriteHeader(http.StatusOK)
 		}, false},
 		{"the next handler's, after one of ours that came to nothing", expand, func(w http.ResponseWriter) {
-			ownheader.Write(&late{ResponseWriter: w}, http.StatusOK)
+			responsemark.Write(&late{ResponseWriter: w}, http.StatusOK)
 			w.WriteHeader(http.StatusOK)
 		}, false},
 		{"held back by a handler in between", expand, func(w http.ResponseWriter) {
 			l := &late{ResponseWriter: w}
-			ownheader.Write(l, http.StatusOK)
+			responsemark.Write(l, http.StatusOK)
 			_, _ = l.Write(nil)
 		}, false},
-		{"an operation on records", everything, func(w http.ResponseWriter) { ownheader.Write(w, http.StatusOK) }, false},
-		{"a search", "/fhir/R4/Patient", func(w http.ResponseWriter) { ownheader.Write(w, http.StatusOK) }, false},
-		{"a search of definitions", "/fhir/R4/ValueSet", func(w http.ResponseWriter) { ownheader.Write(w, http.StatusOK) }, false},
+		{"an operation on records", everything, func(w http.ResponseWriter) { responsemark.Write(w, http.StatusOK) }, false},
+		{"a search", "/fhir/R4/Patient", func(w http.ResponseWriter) { responsemark.Write(w, http.StatusOK) }, false},
+		{"a search of definitions", "/fhir/R4/ValueSet", func(w http.ResponseWriter) { responsemark.Write(w, http.StatusOK) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -343,7 +343,7 @@ func TestOwnHeader(t *testing.T) {
 		})
 	}
 	w := httptest.NewRecorder()
-	if ownheader.Write(w, http.StatusTeapot); w.Code != http.StatusTeapot {
+	if responsemark.Write(w, http.StatusTeapot); w.Code != http.StatusTeapot {
 		t.Errorf("without a guard: %d", w.Code)
 	}
 }

@@ -6,14 +6,14 @@
 //	enforcer.go      the client's request, its scopes and policies; the decision for the audit trail
 //	exchange.go        with its parsed body; a content as a Binary, and a Binary as its content
 //	interactions.go  dispatch table by interaction; an empty row denies
-//	passing.go         forwarded, if nothing in request and response has to be judged,
+//	streaming.go         forwarded, if nothing in request and response has to be judged,
 //	   ▼               or answered by one of these packages:
 //	read, search, write, operation, export, bundle, capability
 //	   ▼               each of which uses these two packages:
 //	fhirserver       sends requests to the FHIR server
 //	judge            judges its responses
 //	   ▼
-//	passing.go       rewrites links and addresses in forwarded and judged responses
+//	streaming.go       rewrites links and addresses in forwarded and judged responses
 //
 // Package message contains their common types, and package paging seals page links.
 //

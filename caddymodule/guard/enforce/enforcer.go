@@ -24,7 +24,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/rule"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relationship"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relatedperson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
@@ -190,7 +190,7 @@ func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, us
 	if err != nil || res.Type != user.Type || res.ID != user.ID {
 		return nil, err
 	}
-	return relationship.Patients(res, time.Now()), nil
+	return relatedperson.Patients(res, time.Now()), nil
 }
 
 // share returns a share of the memory that counts toward the token's client and person. A client's token for itself has no

@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/slowbody"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 )
 
@@ -75,7 +75,7 @@ func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 		return h.pass(w, r, next)
 	}
 	defer served(r, r.URL.Path, time.Now())
-	defer pace.Form.Limit(w, r)()
+	defer slowbody.Form.Limit(w, r)()
 	server.ServeHTTP(w, r)
 	return nil
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/slowbody"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -201,7 +201,7 @@ func (h *Bearer) Cleanup() error {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.located.Do(h.locate)
-	defer pace.FHIR.Limit(w, r)()
+	defer slowbody.FHIR.Limit(w, r)()
 	return fhirerror.Answer(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, asked(r, fhirerror.OrNotFound{Next: next}, h.FHIRBase)))
 }
 

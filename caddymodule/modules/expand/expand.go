@@ -14,15 +14,15 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/ownheader"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/responsemark"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirerror"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/slowbody"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/software"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
@@ -167,7 +167,7 @@ func (h *Expand) newDispatcher() *dispatch.Dispatcher {
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
 		VaryBy: variations[h.VaryBy], NextTimeout: h.timeout(),
 		Host: dispatch.Host{
-			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: ownheader.Write, Failed: h.failures.Server,
+			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: responsemark.Write, Failed: h.failures.Server,
 			End: func(e dispatch.Ending) { End(e) },
 		},
 	}
@@ -213,7 +213,7 @@ func (h *Expand) Cleanup() (err error) {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	defer pace.FHIR.Limit(w, r)()
+	defer slowbody.FHIR.Limit(w, r)()
 	if h.cors != nil && httporigin.IsPreflight(r) && h.dispatcher.Serves(preflighted(r)) {
 		_, _ = h.cors.Answer(w, r)
 		return nil

@@ -14,10 +14,10 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/copyguard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
 // Limits of the revocation max lag. A healthy store sends a message each second.
@@ -144,7 +144,7 @@ func (s *Set) Warn(logger *slog.Logger, storage certmagic.Storage, keysInStore b
 }
 
 func isReplica(s store.Store) bool {
-	_, ok := s.(*replica.Replica)
+	_, ok := s.(*storemirror.Replica)
 	return ok
 }
 
@@ -169,9 +169,9 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 	}
 	switch {
 	case maxLag == 0:
-		maxLag = replica.DefaultMaxLag
+		maxLag = storemirror.DefaultMaxLag
 	case maxLag < 0:
-		maxLag = replica.Unlimited
+		maxLag = storemirror.Unlimited
 	}
 	for _, shared := range s.shared {
 		if err := shared.start(logger.With("store", shared.name), issuer, maxLag); err != nil {
@@ -211,7 +211,7 @@ func (s *Set) noteVolatile() {
 func (s *Set) checkCopied(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := storemark.CheckComplete(ctx, s.Durable); err != nil && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
+	if err := copyguard.CheckComplete(ctx, s.Durable); err != nil && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
 		return fmt.Errorf("durable store: %w", err)
 	}
 	return nil

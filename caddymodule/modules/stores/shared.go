@@ -14,8 +14,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/copyguard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
 // MirroredKinds are the kinds of entries of a shared store of which a new follower needs all existing entries.
@@ -91,7 +91,7 @@ type pooledShared struct {
 	remote  *Remote
 	checked *checkedStore
 	breaker *breaker.Breaker
-	replica *replica.Replica
+	replica *storemirror.Replica
 	watch   *Watch
 	logger  latestLogger
 
@@ -117,7 +117,7 @@ func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*po
 	s.watch.sized, _ = remote.Shared.(sizedStore)
 	s.breaker = breaker.New(s.checked, logger, observeStore(name))
 	s.followers = newFollowers(s.breaker, logger)
-	s.replica = replica.New(s.breaker, replica.Config{
+	s.replica = storemirror.New(s.breaker, storemirror.Config{
 		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Tell: s.tellFollowers, Logger: logger,
 	})
 	s.ctx, s.end = context.WithCancel(context.Background())
@@ -160,7 +160,7 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 	}
 	s.follow.Do(func() {
 		s.ended.Go(func() { s.replica.Run(s.ctx) })
-		s.ended.Go(func() { storemark.Announce(s.ctx, s.breaker) })
+		s.ended.Go(func() { copyguard.Announce(s.ctx, s.breaker) })
 	})
 	return nil
 }

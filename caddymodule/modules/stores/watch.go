@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
 const (
@@ -497,7 +497,7 @@ func (s *Set) Health(ctx context.Context) (parts []Health) {
 	return parts
 }
 
-var _ sizedStore = (*replica.Replica)(nil)
+var _ sizedStore = (*storemirror.Replica)(nil)
 
 var (
 	storeOperations = metrics.NewCounters("store_operations_total", "Operations of stores that several gateways share.", "store", "operation", "outcome")

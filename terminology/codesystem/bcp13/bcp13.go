@@ -9,7 +9,7 @@ import (
 	"regexp"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
 //go:generate go run ./generate
@@ -24,7 +24,7 @@ var source = codesystem.Source{
 	URL: "urn:ietf:bcp:13", Name: "Media types", Common: "https://www.iana.org/assignments/media-types",
 	Copyright: "IANA's registry of media types and others in use; from the npm package mime-db, © Jonathan Ong and Douglas Christopher Wilson, MIT License",
 	Members:   `{"id":"bcp-13","title":"BCP 13: media types"}`,
-	System:    system{packed.New(mediaTypes).(table)},
+	System:    system{embeddedtable.New(mediaTypes).(table)},
 }
 
 // table contains the interfaces of the packed table.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
 // compressed is IANA's Language Subtag Registry in the format of RFC 5646 §3.1.1, without unused fields. SOURCE.md
@@ -21,7 +21,7 @@ var registered = sync.OnceValue(func() *registry { return newRegistry(registryTe
 
 // registryText decompresses the registry. Invalid data is a programming error and causes a panic.
 func registryText() string {
-	text, err := packed.Unpack(compressed)
+	text, err := embeddedtable.Unpack(compressed)
 	if err != nil {
 		panic(fmt.Errorf("bcp47: %w", err))
 	}

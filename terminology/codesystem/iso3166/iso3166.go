@@ -6,7 +6,7 @@ import (
 	_ "embed"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
 //go:generate go run ./generate
@@ -28,19 +28,19 @@ func init() { codesystem.Register(source, subdivisionSource, formerSource) }
 var source = codesystem.Source{
 	URL: "urn:iso:std:iso:3166", Name: "ISO 3166-1", Version: "2018", CaseSensitive: true, Copyright: copyright,
 	Members: `{"id":"iso-3166-1","title":"ISO 3166-1: codes of countries","property":[{"code":"user-assigned","type":"boolean","description":"The code means what its users agree on"}]}`,
-	System:  packed.New(countries),
+	System:  embeddedtable.New(countries),
 }
 
 // subdivisionSource contains the codes of subdivisions such as states and provinces.
 var subdivisionSource = codesystem.Source{
 	URL: "urn:iso:std:iso:3166:-2", Name: "ISO 3166-2", Version: "2020", CaseSensitive: true, Copyright: copyright,
 	Members: `{"id":"iso-3166-2","title":"ISO 3166-2: codes of subdivisions of countries","hierarchyMeaning":"part-of"}`,
-	System:  packed.New(subdivisions),
+	System:  embeddedtable.New(subdivisions),
 }
 
 // formerSource contains the codes of former countries.
 var formerSource = codesystem.Source{
 	URL: "urn:iso:std:iso:3166:-3", Name: "ISO 3166-3", Version: "2020", CaseSensitive: true, Copyright: copyright,
 	Members: `{"id":"iso-3166-3","title":"ISO 3166-3: codes of former countries"}`,
-	System:  packed.New(former),
+	System:  embeddedtable.New(former),
 }

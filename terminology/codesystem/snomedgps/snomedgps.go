@@ -6,7 +6,7 @@ import (
 	_ "embed"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
 //go:generate go run ./generate
@@ -22,5 +22,5 @@ var source = codesystem.Source{
 	Edition:   "http://snomed.info/sct/900000000000207008", // the international edition, which the set is based on
 	Copyright: "SNOMED CT Global Patient Set (GPS) © SNOMED International, Creative Commons Attribution 4.0 International (https://creativecommons.org/licenses/by/4.0/). SNOMED CT was originally created by the College of American Pathologists. SNOMED International does not endorse this product",
 	Members:   `{"id":"snomed-gps","title":"SNOMED CT Global Patient Set (GPS), September 2020: no edition of SNOMED CT"}`,
-	System:    packed.New(patientSet),
+	System:    embeddedtable.New(patientSet),
 }

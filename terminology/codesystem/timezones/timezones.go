@@ -5,7 +5,7 @@ import (
 	_ "embed"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
 //go:generate go run ./generate
@@ -20,5 +20,5 @@ var source = codesystem.Source{
 	URL: "https://www.iana.org/time-zones", Name: "IANA time zones", Version: "2026d", CaseSensitive: true,
 	Copyright: "IANA's time zone database, public domain; from the npm package tzdata, © Rogier Schouten, MIT License",
 	Members:   `{"id":"time-zones","title":"IANA time zones","property":[{"code":"zone","type":"code","description":"The zone that a name stands for which is none of its own"}]}`,
-	System:    packed.New(zones),
+	System:    embeddedtable.New(zones),
 }

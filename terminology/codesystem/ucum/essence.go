@@ -9,7 +9,7 @@ import (
 	"math/big"
 	"sync"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
 // compressed is ucum-essence.xml, unmodified as its license requires; see SOURCE.md.
@@ -70,7 +70,7 @@ var read = sync.OnceValue(func() *essence {
 })
 
 func readEssence(data []byte) (*essence, error) {
-	text, err := packed.Unpack(data)
+	text, err := embeddedtable.Unpack(data)
 	if err != nil {
 		return nil, err
 	}

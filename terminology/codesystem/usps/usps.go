@@ -5,7 +5,7 @@ import (
 	_ "embed"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
 //go:generate go run ./generate
@@ -20,5 +20,5 @@ var source = codesystem.Source{
 	URL: "https://www.usps.com/", Name: "USPS state abbreviations", CaseSensitive: true,
 	Copyright: "Facts from Publication 28 of the United States Postal Service, Appendix B",
 	Members:   `{"id":"usps","title":"Two-letter state and possession abbreviations"}`,
-	System:    packed.New(states),
+	System:    embeddedtable.New(states),
 }

@@ -6,7 +6,7 @@ import (
 	_ "embed"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/embeddedtable"
 )
 
 //go:generate go run ./generate
@@ -29,12 +29,12 @@ func init() { codesystem.Register(source, manufacturerSource) }
 var source = codesystem.Source{
 	URL: "http://hl7.org/fhir/sid/cvx", Name: "CVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
 	Members: `{"id":"cvx","title":"CVX: vaccines, up to code 122 of 2009","description":"` + ends + `"}`,
-	System:  packed.New(vaccines),
+	System:  embeddedtable.New(vaccines),
 }
 
 // manufacturerSource is MVX as of 2009.
 var manufacturerSource = codesystem.Source{
 	URL: "http://hl7.org/fhir/sid/mvx", Name: "MVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
 	Members: `{"id":"mvx","title":"MVX: manufacturers of vaccines, as of 2009","description":"` + ends + `"}`,
-	System:  packed.New(manufacturers),
+	System:  embeddedtable.New(manufacturers),
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/copyguard"
 )
 
 // Options are the options of [Run].
@@ -27,7 +27,7 @@ type Options struct {
 	// apps, which are joined. Default: the target must be empty or have an interrupted copy.
 	Merge bool
 
-	// Force copies even if gateways seem to use the source or the target. Default: [storemark.ErrRunning].
+	// Force copies even if gateways seem to use the source or the target. Default: [copyguard.ErrRunning].
 	Force bool
 
 	// Batch is the number of entries per step at the target. Default: [DefaultBatch]. Larger batches are faster for a
@@ -91,7 +91,7 @@ func (c *copying) run(ctx context.Context) error {
 	if err := c.prove(ctx); err != nil {
 		return fmt.Errorf("comparing: %w", err)
 	}
-	return c.to.Delete(ctx, storemark.Incomplete)
+	return c.to.Delete(ctx, copyguard.Incomplete)
 }
 
 // checkUnused checks that no gateway uses either store.
@@ -99,10 +99,10 @@ func (c *copying) checkUnused(ctx context.Context) error {
 	if c.Force {
 		return nil
 	}
-	if err := storemark.CheckRunning(ctx, c.from); err != nil {
+	if err := copyguard.CheckRunning(ctx, c.from); err != nil {
 		return fmt.Errorf("the source: %w", err)
 	}
-	if err := storemark.CheckRunning(ctx, c.to); err != nil {
+	if err := copyguard.CheckRunning(ctx, c.to); err != nil {
 		return fmt.Errorf("the target: %w", err)
 	}
 	return nil
@@ -253,7 +253,7 @@ func eachBatch(ctx context.Context, s store.Copyable, most int, pass func(batch)
 	var b batch
 	size, at := 0, map[string]int{}
 	err := s.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
-		if storemark.Is(key) || ttl <= 0 {
+		if copyguard.Is(key) || ttl <= 0 {
 			return nil
 		}
 		e := entry{key: key, value: bytes.Clone(value), ends: time.Now().Add(ttl)} // the value may be the store's own memory
@@ -384,7 +384,7 @@ func joinApps(there, more []byte) ([]byte, error) {
 }
 
 // probeKey is the key of an entry that is written to the target and must not appear in the source.
-const probeKey = storemark.CopyKind + ":probe"
+const probeKey = copyguard.CopyKind + ":probe"
 
 // markLifetime is how long an interrupted copy can be completed.
 const markLifetime = 30 * 24 * time.Hour
@@ -418,7 +418,7 @@ func (c *copying) begin(ctx context.Context) (resumed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return m != nil, c.to.Put(ctx, storemark.Incomplete, text, markLifetime)
+	return m != nil, c.to.Put(ctx, copyguard.Incomplete, text, markLifetime)
 }
 
 // checkOther checks that source and target are not the same store.
@@ -439,7 +439,7 @@ func (c *copying) checkOther(ctx context.Context) error {
 
 // find returns the mark of an interrupted copy, or nil.
 func (c *copying) find(ctx context.Context) (*mark, error) {
-	text, err := c.to.Get(ctx, storemark.Incomplete)
+	text, err := c.to.Get(ctx, copyguard.Incomplete)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/backup/storecopy"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemark"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/copyguard"
 )
 
 var files = storecopy.Options{Source: "a file"}
@@ -410,15 +410,15 @@ func TestGatewayRuns(t *testing.T) {
 				used := map[bool]*storetest.Shared{true: from, false: to}[tt.source]
 				ctx, stop := context.WithCancel(t.Context())
 				gateway := used.Gateway()
-				go storemark.Announce(ctx, gateway)
+				go copyguard.Announce(ctx, gateway)
 				time.Sleep(time.Hour)
-				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); !errors.Is(err, storemark.ErrRunning) {
+				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); !errors.Is(err, copyguard.ErrRunning) {
 					t.Errorf("while it runs: %v", err)
 				}
 				gateway.SetDown(tt.killed)
 				stop()
 				synctest.Wait()
-				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); errors.Is(err, storemark.ErrRunning) != tt.killed {
+				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); errors.Is(err, copyguard.ErrRunning) != tt.killed {
 					t.Errorf("after it ended: %v", err)
 				}
 				forced := files
@@ -426,7 +426,7 @@ func TestGatewayRuns(t *testing.T) {
 				if counts, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), forced); err != nil || counts.Read != 10 {
 					t.Errorf("by force: %+v, %v", counts, err)
 				}
-				time.Sleep(storemark.RunningLifetime + time.Nanosecond) // the gateway may have renewed its entry just before
+				time.Sleep(copyguard.RunningLifetime + time.Nanosecond) // the gateway may have renewed its entry just before
 				if _, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), files); err != nil {
 					t.Errorf("later: %v", err)
 				}

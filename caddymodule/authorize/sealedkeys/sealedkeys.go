@@ -1,6 +1,6 @@
-// Package sealedstorage stores the keys of a keyring sealed in a shared store, so that read access
+// Package sealedkeys stores the keys of a keyring sealed in a shared store, so that read access
 // to the store permits neither signing tokens nor unsealing data.
-package sealedstorage
+package sealedkeys
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package sealedstorage_test
+package sealedkeys_test
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedkeys"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
@@ -36,7 +36,7 @@ func keysOf(t *testing.T, letters ...string) keyring.SharedKeys {
 	for _, letter := range letters {
 		secrets = append(secrets, secret(letter))
 	}
-	keys, err := sealedstorage.NewKeys(secrets...)
+	keys, err := sealedkeys.NewKeys(secrets...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func keysOf(t *testing.T, letters ...string) keyring.SharedKeys {
 
 // gateway returns the keyring of a gateway with a store.
 func gateway(t *testing.T, s store.Store) *keyring.Keyring {
-	return ring(&sealedstorage.Storage{Store: s, Keys: keysOf(t, "a")}, slog.DiscardHandler)
+	return ring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, slog.DiscardHandler)
 }
 
 func ring(storage keyring.Storage, log slog.Handler) *keyring.Keyring {
@@ -157,7 +157,7 @@ func TestStoredKeysAreSealed(t *testing.T) {
 // sealedAs returns keys as stored under another name.
 func sealedAs(t *testing.T, other string) []byte {
 	s := store.NewMemory(0, 0)
-	jwks(t, keyring.New(&sealedstorage.Storage{Store: s, Keys: keysOf(t, "a")}, other, slog.New(slog.DiscardHandler)))
+	jwks(t, keyring.New(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, other, slog.New(slog.DiscardHandler)))
 	value, err := s.Get(t.Context(), "keyring:"+other)
 	if err != nil {
 		t.Fatal(err)
@@ -171,14 +171,14 @@ func TestSealingKeyIsReplaced(t *testing.T) {
 	s := store.NewMemory(0, 0)
 	var first string
 	for i, letters := range [][]string{{"a"}, {"a", "b"}, {"b", "a"}, {"b"}} {
-		k := ring(&sealedstorage.Storage{Store: s, Keys: keysOf(t, letters...)}, slog.DiscardHandler)
+		k := ring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, letters...)}, slog.DiscardHandler)
 		if set := jwks(t, k); i == 0 {
 			first = set
 		} else if set != first {
 			t.Errorf("with %q: other keys", letters)
 		}
 	}
-	k := ring(&sealedstorage.Storage{Store: s, Keys: keysOf(t, "a")}, slog.DiscardHandler)
+	k := ring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, slog.DiscardHandler)
 	if _, err := k.JWKS(t.Context()); err == nil || !strings.Contains(err.Error(), "another store_key") {
 		t.Errorf("with the key that was given up: %v", err)
 	}
@@ -198,7 +198,7 @@ func TestEarlierKeysAreTakenOver(t *testing.T) {
 	}
 	shared := storetest.NewShared()
 	for i, e := range []*providertest.Storage{earlier[0], earlier[1], {}} {
-		k := ring(&sealedstorage.Storage{Store: shared.Gateway(), Keys: keysOf(t, "a"), Earlier: e}, slog.DiscardHandler)
+		k := ring(&sealedkeys.Storage{Store: shared.Gateway(), Keys: keysOf(t, "a"), Earlier: e}, slog.DiscardHandler)
 		if jwks(t, k) != sets[0] {
 			t.Errorf("gateway %d has other keys than the first", i)
 		}
@@ -218,7 +218,7 @@ func TestEarlierKeysAtOnce(t *testing.T) {
 		earlier := new(providertest.Storage)
 		jwks(t, ring(earlier, slog.DiscardHandler))
 		all.Go(func() {
-			sets[i] = jwks(t, ring(&sealedstorage.Storage{Store: shared.Gateway(), Keys: keysOf(t, "a"), Earlier: earlier}, slog.DiscardHandler))
+			sets[i] = jwks(t, ring(&sealedkeys.Storage{Store: shared.Gateway(), Keys: keysOf(t, "a"), Earlier: earlier}, slog.DiscardHandler))
 		})
 	}
 	all.Wait()
@@ -249,7 +249,7 @@ func TestStoreLosesKeys(t *testing.T) {
 		shared := storetest.NewShared()
 		g := shared.Gateway()
 		var log bytes.Buffer
-		b := ring(&sealedstorage.Storage{Store: g, Keys: keysOf(t, "a")}, slog.NewTextHandler(&log, nil))
+		b := ring(&sealedkeys.Storage{Store: g, Keys: keysOf(t, "a")}, slog.NewTextHandler(&log, nil))
 		before = jwks(t, b)
 		g.SetDown(true)
 		time.Sleep(24 * time.Hour)
@@ -380,7 +380,7 @@ func TestGatewaysAgreeAfterLoss(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				l := &lossyGateways{store: store.NewMemory(0, 0)}
-				makeSome(t, ring(&sealedstorage.Storage{Store: l.store, Keys: keysOf(t, "a"), Earlier: earlier()}, slog.DiscardHandler))
+				makeSome(t, ring(&sealedkeys.Storage{Store: l.store, Keys: keysOf(t, "a"), Earlier: earlier()}, slog.DiscardHandler))
 				time.Sleep(2 * time.Hour)
 				l.start(ctx, t)
 				for _, event := range order {
@@ -460,7 +460,7 @@ func TestUnreadableKeysAreAProblem(t *testing.T) {
 			defer cancel()
 			s := store.NewMemory(0, 0)
 			var log bytes.Buffer
-			k := ring(&sealedstorage.Storage{Store: s, Keys: keysOf(t, "a")}, slog.NewTextHandler(&log, nil))
+			k := ring(&sealedkeys.Storage{Store: s, Keys: keysOf(t, "a")}, slog.NewTextHandler(&log, nil))
 			m := makeSome(t, k)
 			good, err := s.Get(ctx, entry)
 			if err != nil {

@@ -1,4 +1,4 @@
-package replica_test
+package storemirror_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
 const lifetime = time.Hour
@@ -25,19 +25,19 @@ type site struct {
 	shared       *storetest.Shared
 	here         *storetest.Gateway
 	elsewhere    *storetest.Gateway
-	replica      *replica.Replica
+	replica      *storemirror.Replica
 	log          strings.Builder
 	stop, follow func()
 }
 
 // newSite returns a site with a replica that follows the store.
-func newSite(t *testing.T, c replica.Config) *site {
+func newSite(t *testing.T, c storemirror.Config) *site {
 	t.Helper()
 	s := &site{t: t, shared: storetest.NewShared("revoked", "account")}
 	s.here, s.elsewhere = s.shared.Gateway(), s.shared.Gateway()
 	c.Mirrored, c.Cached = []string{"revoked"}, []string{"account"}
 	c.Logger = slog.New(slog.NewTextHandler(&s.log, nil))
-	s.replica = replica.New(s.here, c)
+	s.replica = storemirror.New(s.here, c)
 	s.follow = func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -87,15 +87,15 @@ func TestGet(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
-		config replica.Config
+		config storemirror.Config
 		test   func(*site)
 	}{
-		{"what is not mirrored is asked for", replica.Config{}, func(s *site) {
+		{"what is not mirrored is asked for", storemirror.Config{}, func(s *site) {
 			s.put(s.elsewhere, "code:1", "v")
 			s.wants("code:1", "v", 1)
 			s.wants("revokedx:1", "", 1)
 		}},
-		{"a mirrored kind needs no round trip", replica.Config{}, func(s *site) {
+		{"a mirrored kind needs no round trip", storemirror.Config{}, func(s *site) {
 			s.wants("revoked:1", "", 0)
 			s.put(s.elsewhere, "revoked:1", "v")
 			synctest.Wait()
@@ -104,20 +104,20 @@ func TestGet(t *testing.T) {
 			synctest.Wait()
 			s.wants("revoked:1", "", 0)
 		}},
-		{"a mirrored entry expires", replica.Config{}, func(s *site) {
+		{"a mirrored entry expires", storemirror.Config{}, func(s *site) {
 			s.put(s.elsewhere, "revoked:1", "v")
 			time.Sleep(lifetime - time.Second)
 			s.wants("revoked:1", "v", 0)
 			time.Sleep(time.Second)
 			s.wants("revoked:1", "", 0)
 		}},
-		{"what was stored before", replica.Config{}, func(s *site) {
+		{"what was stored before", storemirror.Config{}, func(s *site) {
 			s.stop()
 			s.put(s.elsewhere, "revoked:1", "v")
 			s.follow()
 			s.wants("revoked:1", "v", 0)
 		}},
-		{"a cached kind is asked for once", replica.Config{}, func(s *site) {
+		{"a cached kind is asked for once", storemirror.Config{}, func(s *site) {
 			s.put(s.elsewhere, "account:1", "v")
 			synctest.Wait()
 			s.wants("account:1", "v", 1)
@@ -131,7 +131,7 @@ func TestGet(t *testing.T) {
 			s.wants("account:2", "w", 1)
 			s.wants("account:1", "w", 0)
 		}},
-		{"a cached entry is asked for again, since its expiry is not announced", replica.Config{}, func(s *site) {
+		{"a cached entry is asked for again, since its expiry is not announced", storemirror.Config{}, func(s *site) {
 			s.put(s.elsewhere, "account:1", "v")
 			synctest.Wait()
 			s.wants("account:1", "v", 1)
@@ -140,14 +140,14 @@ func TestGet(t *testing.T) {
 			time.Sleep(lifetime)
 			s.wants("account:1", "", 1)
 		}},
-		{"few cached entries fit", replica.Config{MaxCached: 500}, func(s *site) {
+		{"few cached entries fit", storemirror.Config{MaxCached: 500}, func(s *site) {
 			for _, id := range []string{"1", "2", "3"} {
 				s.wants("account:"+id, "", 1)
 			}
 			s.wants("account:3", "", 0)
 			s.wants("account:1", "", 1)
 		}},
-		{"what does not fit in the mirror is asked for, until it has expired", replica.Config{MaxMirrored: 2}, func(s *site) {
+		{"what does not fit in the mirror is asked for, until it has expired", storemirror.Config{MaxMirrored: 2}, func(s *site) {
 			for _, id := range []string{"1", "2", "3"} {
 				s.put(s.elsewhere, "revoked:"+id, "v")
 			}
@@ -205,10 +205,10 @@ func (s *slow) Get(ctx context.Context, key string) ([]byte, error) {
 
 // slowSite returns a site that can delay reads of its replica.
 func slowSite(t *testing.T) (*site, *slow) {
-	s := newSite(t, replica.Config{})
+	s := newSite(t, storemirror.Config{})
 	s.stop()
 	slow := &slow{Shared: s.here}
-	s.replica = replica.New(slow, replica.Config{Mirrored: []string{"revoked"}, Cached: []string{"account"}, Logger: slog.New(slog.DiscardHandler)})
+	s.replica = storemirror.New(slow, storemirror.Config{Mirrored: []string{"revoked"}, Cached: []string{"account"}, Logger: slog.New(slog.DiscardHandler)})
 	s.follow()
 	return s, slow
 }
@@ -322,7 +322,7 @@ func BenchmarkGetNothing(b *testing.B) {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()
 	memory, shared := store.NewMemory(0, 0), storetest.NewShared("revoked").Gateway()
-	r := replica.New(shared, replica.Config{Mirrored: []string{"revoked", "cutoff"}, Cached: []string{"account"}, Logger: slog.New(slog.DiscardHandler)})
+	r := storemirror.New(shared, storemirror.Config{Mirrored: []string{"revoked", "cutoff"}, Cached: []string{"account"}, Logger: slog.New(slog.DiscardHandler)})
 	for i := range 1000 {
 		for _, s := range []store.Store{memory, shared} {
 			if err := s.Put(ctx, fmt.Sprintf("revoked:%032d", i), []byte("revoked"), time.Hour); err != nil {

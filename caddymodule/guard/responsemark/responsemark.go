@@ -1,6 +1,6 @@
-// Package ownheader lets handlers behind the guard mark their own responses. It does not import the guard, so that a build
+// Package responsemark lets handlers behind the guard mark their own responses. It does not import the guard, so that a build
 // with only fhir_expand does not link it.
-package ownheader
+package responsemark
 
 import "net/http"
 

@@ -1,4 +1,4 @@
-package icd10files
+package icd10convert
 
 import (
 	"bytes"

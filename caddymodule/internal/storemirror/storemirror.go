@@ -1,4 +1,4 @@
-// Package replica keeps a local copy of the frequently read entries of a store that several gateways
+// Package storemirror keeps a local copy of the frequently read entries of a store that several gateways
 // share, so that most requests need no round trip.
 //
 // The store announces changes of some kinds of keys. For mirrored kinds, the replica contains all
@@ -8,7 +8,7 @@
 //
 // An entry of the replica may be outdated by the maximum lag, but always reflects changes made by this
 // process. Use [Replica.Do] for reads that must be current.
-package replica
+package storemirror
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package relationship_test
+package relatedperson_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relationship"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relatedperson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
@@ -65,7 +65,7 @@ func TestPatients(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := relationship.Patients(r, now); !slices.Equal(got, strings.Fields(tt.want)) {
+			if got := relatedperson.Patients(r, now); !slices.Equal(got, strings.Fields(tt.want)) {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package replica_test
+package storemirror_test
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
 // A change by this process is visible in its replica immediately, whichever method made it.
@@ -41,7 +41,7 @@ func TestOwnChangesAreSeen(t *testing.T) {
 			t.Run(tt.name+" "+key, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					s := newSite(t, replica.Config{})
+					s := newSite(t, storemirror.Config{})
 					s.put(s.elsewhere, key, "old")
 					synctest.Wait()
 					s.wants(key, "old", s.here.RoundTrips()+btoi(key == "account:1"))
@@ -74,7 +74,7 @@ func btoi(b bool) int {
 func TestFailedChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, replica.Config{})
+		s := newSite(t, storemirror.Config{})
 		s.put(s.elsewhere, "revoked:1", "old")
 		synctest.Wait()
 		s.here.SetDown(true)
@@ -107,10 +107,10 @@ func (s *scripted) Follow(ctx context.Context, tell func(store.Update)) error {
 func TestOldNewsOfOwnChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, replica.Config{})
+		s := newSite(t, storemirror.Config{})
 		s.stop()
 		script := &scripted{s.here, make(chan store.Update)}
-		s.replica = replica.New(script, replica.Config{Mirrored: []string{"revoked"}})
+		s.replica = storemirror.New(script, storemirror.Config{Mirrored: []string{"revoked"}})
 		s.follow()
 		tell := func(heard time.Time, whole bool, changes ...store.Change) {
 			script.told <- store.Update{Whole: whole, Changes: changes, Heard: heard}
@@ -135,7 +135,7 @@ func TestOldNewsOfOwnChange(t *testing.T) {
 func TestManyOwnChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, replica.Config{})
+		s := newSite(t, storemirror.Config{})
 		s.stop()
 		for i := range 10_002 {
 			s.put(s.replica, fmt.Sprint("revoked:", i), "v")
@@ -154,7 +154,7 @@ func TestManyOwnChanges(t *testing.T) {
 func TestLag(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, replica.Config{})
+		s := newSite(t, storemirror.Config{})
 		s.put(s.elsewhere, "revoked:1", "v")
 		s.put(s.elsewhere, "account:1", "v")
 		synctest.Wait()
@@ -192,8 +192,8 @@ func TestLag(t *testing.T) {
 func TestUnlimitedLag(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, replica.Config{})
-		s.replica.SetMaxLag(replica.Unlimited)
+		s := newSite(t, storemirror.Config{})
+		s.replica.SetMaxLag(storemirror.Unlimited)
 		s.put(s.elsewhere, "revoked:1", "v")
 		s.put(s.elsewhere, "account:1", "v")
 		synctest.Wait()
@@ -213,10 +213,10 @@ func TestUnlimitedLag(t *testing.T) {
 func TestNeverHeard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for _, lag := range []time.Duration{replica.Unlimited, time.Hour} {
-			s := newSite(t, replica.Config{})
+		for _, lag := range []time.Duration{storemirror.Unlimited, time.Hour} {
+			s := newSite(t, storemirror.Config{})
 			s.stop()
-			s.replica = replica.New(s.here, replica.Config{Mirrored: []string{"revoked"}, Cached: []string{"account"}})
+			s.replica = storemirror.New(s.here, storemirror.Config{Mirrored: []string{"revoked"}, Cached: []string{"account"}})
 			s.replica.SetMaxLag(lag)
 			s.wants("revoked:1", "", 1)
 			s.wants("account:1", "", 1)
@@ -250,7 +250,7 @@ func TestDeafnessIsLoggedOnce(t *testing.T) {
 	for err, want := range map[error]int{store.ErrUnavailable: 0, errors.New("tells of no changes"): 2} {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
-			r := replica.New(&deaf{storetest.NewShared().Gateway(), err, time.Now().Add(time.Minute)}, replica.Config{
+			r := storemirror.New(&deaf{storetest.NewShared().Gateway(), err, time.Now().Add(time.Minute)}, storemirror.Config{
 				Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -269,7 +269,7 @@ func TestTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		var s *site
-		s = newSite(t, replica.Config{Tell: func(u store.Update) {
+		s = newSite(t, storemirror.Config{Tell: func(u store.Update) {
 			for _, c := range u.Changes {
 				told = append(told, c.Key)
 				s.wants(c.Key, string(c.Value), 0)
@@ -298,7 +298,7 @@ func TestReplicaFollowsAnyHistory(t *testing.T) {
 }
 
 func playHistory(t *testing.T, random *rand.Rand) {
-	s := newSite(t, replica.Config{MaxMirrored: 4, MaxCached: 1000})
+	s := newSite(t, storemirror.Config{MaxMirrored: 4, MaxCached: 1000})
 	h := history{site: s, values: map[string][]version{}}
 	down := false
 	for range 400 {
@@ -359,7 +359,7 @@ func (h *history) check(key string) {
 		return
 	}
 	versions := h.values[key]
-	since := time.Now().Add(-min(h.replica.Lag(), replica.DefaultMaxLag))
+	since := time.Now().Add(-min(h.replica.Lag(), storemirror.DefaultMaxLag))
 	for _, version := range slices.Backward(versions) {
 		if version.value == string(value) {
 			return

@@ -1,6 +1,6 @@
-// Package storemark marks stores that must not be used: a copy detects that gateways use a store, and gateways
+// Package copyguard marks stores that must not be used: a copy detects that gateways use a store, and gateways
 // detect an incomplete copy.
-package storemark
+package copyguard
 
 import (
 	"context"

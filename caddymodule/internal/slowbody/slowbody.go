@@ -1,5 +1,5 @@
-// Package pace aborts request bodies that arrive too slowly.
-package pace
+// Package slowbody aborts request bodies that arrive too slowly.
+package slowbody
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
-// Package relationship determines the patients for whom a RelatedPerson or a Person acts (FHIR R4 §8.3 and §8.2). Only
+// Package relatedperson determines the patients for whom a RelatedPerson or a Person acts (FHIR R4 §8.3 and §8.2). Only
 // relationships that are valid at the given time count.
-package relationship
+package relatedperson
 
 import (
 	"slices"

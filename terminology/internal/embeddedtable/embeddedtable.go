@@ -1,6 +1,6 @@
-// Package packed implements embedded code systems: CodeSystem resources as zstd-compressed JSON, decompressed when
+// Package embeddedtable implements embedded code systems: CodeSystem resources as zstd-compressed JSON, decompressed when
 // their concepts are first used.
-package packed
+package embeddedtable
 
 import (
 	"fmt"

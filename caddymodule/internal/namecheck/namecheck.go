@@ -1,7 +1,7 @@
-// Package subject checks the names of users and clients, and claims of access tokens that become HTTP header
+// Package namecheck checks the names of users and clients, and claims of access tokens that become HTTP header
 // fields. The authorization server, the guard and the OpenID Connect client share these checks, so a name
 // that one of them accepts reaches the FHIR server unchanged.
-package subject
+package namecheck
 
 import (
 	"encoding/base64"

@@ -1,6 +1,6 @@
-// Package icd10files converts the annual ICD-10-CM and ICD-10-PCS files of the CMS to CodeSystem resources: the code
+// Package icd10convert converts the annual ICD-10-CM and ICD-10-PCS files of the CMS to CodeSystem resources: the code
 // descriptions in tabular order.
-package icd10files
+package icd10convert
 
 import (
 	"bufio"
