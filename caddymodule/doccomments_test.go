@@ -5,8 +5,11 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
+	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,9 +81,11 @@ func undocumented(file *ast.File) (names []*ast.Ident) {
 
 // exportedReceiver is false for methods of unexported types.
 func exportedReceiver(d *ast.FuncDecl) bool {
-	if d.Recv == nil {
-		return true
-	}
+	return d.Recv == nil || ast.IsExported(receiverName(d))
+}
+
+// receiverName returns the name of a method's type.
+func receiverName(d *ast.FuncDecl) string {
 	of := d.Recv.List[0].Type
 	if pointer, ok := of.(*ast.StarExpr); ok {
 		of = pointer.X
@@ -91,8 +96,10 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	case *ast.IndexListExpr:
 		of = generic.X
 	}
-	name, ok := of.(*ast.Ident)
-	return ok && name.IsExported()
+	if name, ok := of.(*ast.Ident); ok {
+		return name.Name
+	}
+	return ""
 }
 
 // undocumentedSpec accepts the comment of a group for each value of the group.
@@ -169,3 +176,166 @@ func inConfiguration(field *ast.Field) bool {
 	tag, err := strconv.Unquote(field.Tag.Value)
 	return err != nil || reflect.StructTag(tag).Get("json") != "-"
 }
+
+// docLink matches the links of doc comments to declarations: [Name], [Type.Method], [package.Name], [package.Type.Method].
+var docLink = regexp.MustCompile(`\[\*?([A-Za-z]\w*)(?:\.([A-Za-z]\w*))?(?:\.([A-Za-z]\w*))?\](?:[^(:\w]|$)`)
+
+// TestDocLinks checks that each link in a comment names a declaration: of its own package, or of a package of this module that
+// its package imports.
+func TestDocLinks(t *testing.T) {
+	t.Parallel()
+	packages, count := map[string]*linkedPackage{}, 0
+	for _, root := range []string{".", "../terminology"} {
+		err := filepath.WalkDir(root, func(folder string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Name() == "testdata" {
+				return filepath.SkipDir
+			}
+			if err == nil && entry.IsDir() {
+				packages[filepath.ToSlash(filepath.Clean(folder))], err = readLinks(folder)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range packages {
+		for _, link := range p.links {
+			count++
+			if !link.leadsSomewhere(p, packages) {
+				t.Errorf("%s: [%s] names nothing", link.at, strings.Join(link.words, "."))
+			}
+		}
+	}
+	if count < 200 {
+		t.Errorf("%d links", count)
+	}
+}
+
+// linkedPackage has what is declared in a folder, methods and fields as Type.Name, and the links in its comments.
+type linkedPackage struct {
+	declared map[string]bool
+	embeds   map[string]bool   // types with embedded fields, whose members are not known here
+	imports  map[string]string // folder by name; "" for a package of another module
+	links    []link
+}
+
+type link struct {
+	at    token.Position
+	words []string
+}
+
+func readLinks(folder string) (*linkedPackage, error) {
+	p, files := &linkedPackage{declared: map[string]bool{}, embeds: map[string]bool{}, imports: map[string]string{}}, token.NewFileSet()
+	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, parseErr := parser.ParseFile(files, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if parseErr != nil {
+			return nil, parseErr
+		}
+		p.declare(file)
+		maps.Copy(p.imports, importedFolders(file))
+		for _, group := range file.Comments {
+			for _, match := range docLink.FindAllStringSubmatch(group.Text(), -1) {
+				words := slices.DeleteFunc(match[1:], func(word string) bool { return word == "" })
+				if len(words) > 1 || ast.IsExported(words[0]) {
+					p.links = append(p.links, link{files.Position(group.Pos()), words})
+				}
+			}
+		}
+	}
+	return p, err
+}
+
+// majorVersion matches the end of an import path that is not the package's name.
+var majorVersion = regexp.MustCompile(`/v\d+$`)
+
+func importedFolders(file *ast.File) map[string]string {
+	imports := map[string]string{}
+	for _, spec := range file.Imports {
+		folder, _ := strconv.Unquote(spec.Path.Value)
+		name := strings.TrimPrefix(path.Base(majorVersion.ReplaceAllString(folder, "")), "go-")
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		switch below, found := strings.CutPrefix(folder, "github.com/caddy-fhir/caddy-fhir/"); {
+		case !found:
+			imports[name] = ""
+		case strings.HasPrefix(below, "caddymodule/"):
+			imports[name] = strings.TrimPrefix(below, "caddymodule/")
+		default:
+			imports[name] = "../" + below
+		}
+	}
+	return imports
+}
+
+func (p *linkedPackage) declare(file *ast.File) {
+	for _, declaration := range file.Decls {
+		switch d := declaration.(type) {
+		case *ast.FuncDecl:
+			name := d.Name.Name
+			if d.Recv != nil {
+				name = receiverName(d) + "." + name
+			}
+			p.declared[name] = true
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				p.declareSpec(spec)
+			}
+		}
+	}
+}
+
+func (p *linkedPackage) declareSpec(spec ast.Spec) {
+	switch s := spec.(type) {
+	case *ast.ValueSpec:
+		for _, name := range s.Names {
+			p.declared[name.Name] = true
+		}
+	case *ast.TypeSpec:
+		p.declared[s.Name.Name] = true
+		var members *ast.FieldList
+		switch of := s.Type.(type) {
+		case *ast.StructType:
+			members = of.Fields
+		case *ast.InterfaceType:
+			members = of.Methods
+		}
+		if members == nil {
+			return
+		}
+		for _, field := range members.List {
+			if len(field.Names) == 0 {
+				p.embeds[s.Name.Name] = true
+			}
+			for _, name := range field.Names {
+				p.declared[s.Name.Name+"."+name.Name] = true
+			}
+		}
+	}
+}
+
+// leadsSomewhere reports whether a link names something. What packages of other modules declare is not known here.
+func (l link) leadsSomewhere(own *linkedPackage, packages map[string]*linkedPackage) bool {
+	if own.declared[strings.Join(l.words, ".")] || own.embeds[l.words[0]] {
+		return true
+	}
+	folder, imported := own.imports[l.words[0]]
+	switch {
+	case len(l.words) == 1 || own.declared[l.words[0]]:
+		return false
+	case !imported:
+		return isStandard[l.words[0]]
+	case folder == "" || packages[folder] == nil:
+		return true
+	}
+	there := packages[folder]
+	return there.declared[strings.Join(l.words[1:], ".")] || there.embeds[l.words[1]]
+}
+
+// isStandard has the packages of the standard library that comments name without an import.
+var isStandard = map[string]bool{"http": true, "io": true, "time": true}

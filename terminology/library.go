@@ -45,8 +45,8 @@ func (l *Library) beside(resources ...jsontext.Value) (*Library, error) {
 	return &Library{set: set, expansions: compose.NewCodeListCache(l.expansions.Limit())}, nil
 }
 
-// Expand performs ValueSet/$expand. It returns the error of the context or an [*Error], which wraps [ErrUnknown],
-// [ErrIncomplete] or [ErrUnsupported] if another server may be able to serve the request.
+// Expand performs ValueSet/$expand. It returns the error of the context or an [*outcome.Error], which wraps [outcome.ErrUnknown],
+// [outcome.ErrIncomplete] or [outcome.ErrUnsupported] if another server may be able to serve the request.
 func (l *Library) Expand(ctx context.Context, q expansion.Query) (*expansion.Expansion, error) {
 	return expansion.New(l.set, l.expansions, q, budget.Of(ctx, l.set.Bounds.Gathered))
 }

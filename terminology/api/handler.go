@@ -19,14 +19,14 @@ type Handler struct {
 	// Library contains the definitions. Required unless Current is set.
 	Library *terminology.Library
 
-	// Current returns the library of a [Watch] instead. It is called once per request. Default: none.
+	// Current returns the library of a [terminology.Watch] instead. It is called once per request. Default: none.
 	Current func() *terminology.Library
 
 	// Fetched fetches missing definitions. Default: none.
 	Fetched *terminology.Fetched
 
 	// Others indicates that other servers can be called. If so, a negative $validate-code or $translate due to missing
-	// definitions is returned as [Error.Provisional] of an error that wraps [ErrIncomplete]. Default: false.
+	// definitions is returned as [outcome.Error.Provisional] of an error that wraps [outcome.ErrIncomplete]. Default: false.
 	Others bool
 
 	// Limits are the maximum sizes of a response and its cost.
@@ -36,7 +36,7 @@ type Handler struct {
 	Statement Statement
 
 	// Turn acquires a slot for a costly request, which takes more than a few milliseconds, and returns the function that
-	// releases it. If Turn returns an error, the request fails with status 503 and an error that wraps [ErrBusy]. Default:
+	// releases it. If Turn returns an error, the request fails with status 503 and an error that wraps budget.ErrBusy. Default:
 	// unlimited slots.
 	Turn func(ctx context.Context) (leave func(), err error)
 
@@ -79,8 +79,8 @@ func (h *Handler) now() *terminology.Library {
 }
 
 // Expand serves [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; the caller has matched the path. It either
-// writes a response, or writes nothing and returns an [*Error]. The error wraps [ErrUnknown], [ErrIncomplete] or
-// [ErrUnsupported] if another server may be able to serve the request; status 502 or 504 means that a definition could
+// writes a response, or writes nothing and returns an [*outcome.Error]. The error wraps [outcome.ErrUnknown], [outcome.ErrIncomplete] or
+// [outcome.ErrUnsupported] if another server may be able to serve the request; status 502 or 504 means that a definition could
 // not be fetched. Any other error means that the response was written incompletely.
 //
 // The body of a POST is read and restored, so that the request can be forwarded.

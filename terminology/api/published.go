@@ -148,7 +148,7 @@ func typeAndID(path string) (kind, id string) {
 // Search serves [base]/CodeSystem and [base]/ValueSet with the definitions that match all of the parameters url,
 // version, identifier, name, title, status and _id (R4 RESTful search). It ignores unknown parameters and omits them
 // from the self link; with Prefer: handling=strict they are an error. A page has _count definitions, by default 20 and
-// at most [Limits.Entries]. See [Handler.Expand] for responses and errors.
+// at most [expansion.Limits.Entries]. See [Handler.Expand] for responses and errors.
 func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	inputs, part, f, err := searchInputs(r)
 	if err != nil {

@@ -191,7 +191,7 @@ type Changes struct {
 	OAuth smart.OAuthURIs
 	// CORS is true if browsers may call the API from other origins. Default: false.
 	CORS bool
-	// Operations are the permitted operations. Others are removed from the statement. Default: those of [NewOperations].
+	// Operations are the permitted operations. Others are removed from the statement. Default: those of [operation.NewOperations].
 	Operations operation.Operations
 	// Answered are operations that are answered in front of the FHIR server.
 	Answered []AnsweredOperation

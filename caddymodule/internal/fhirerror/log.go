@@ -60,7 +60,7 @@ func isFromProxy(failed caddyhttp.HandlerError) bool {
 const failureLogged = "fhir.failure_logged"
 
 // Request logs the cause of a response with status 500 or above, once per request. It skips errors from a store that is
-// unavailable or full, which its breaker or [Watch] logs, and failures because the client disconnected. It omits the
+// unavailable or full, which its breaker or the watch in modules/stores logs, and failures because the client disconnected. It omits the
 // query, which may identify a person or contain a token.
 func (l *Log) Request(r *http.Request, err error) {
 	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
