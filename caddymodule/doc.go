@@ -7,7 +7,7 @@
 //	http.handlers.fhir_expand     modules/expand           package terminology/dispatch: ValueSet/$expand
 //	http.handlers.fhir_outcome    modules/outcome          errors as FHIR OperationOutcomes
 //	fhir_gateway                  modules/gateway          a directive: all handlers before a FHIR server
-//	http.handlers.fhir_sample     features/sample          package sample: a FHIR server in memory, for trials
+//	http.handlers.fhir_sample     features/sample          package sample: a FHIR server in memory, for evaluation
 //	fhir.stores.*                 modules/stores           stores of state: memory, file; features add Redis and PostgreSQL
 //	fhir_sites                    internal/placement       warnings about handlers that have no effect
 //

@@ -62,7 +62,7 @@ func checkDocComments(t *testing.T, path string) {
 	}
 }
 
-// undocumented returns the names in a file that need a doc comment and have none.
+// undocumented returns the names in a file that lack a required doc comment.
 func undocumented(file *ast.File) (names []*ast.Ident) {
 	for _, declaration := range file.Decls {
 		switch d := declaration.(type) {

@@ -88,7 +88,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A step takes one message in each direction, whatever its calls are.
+// A step takes one message in each direction, regardless of the number of calls.
 func TestPostgresRoundTrips(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	counter := countTrips(t, fmt.Sprint("127.0.0.1:", server.port))

@@ -82,7 +82,7 @@ func openRedis(t *testing.T, options redisstore.Options) *redisstore.Store {
 	return s
 }
 
-// An update with all entries takes the memory of one page, whatever the number of entries is.
+// An update with all entries takes the memory of one page, regardless of the number of entries.
 func TestRedisEntriesMemory(t *testing.T) {
 	const entries = 200_000
 	s := openRedis(t, redisstore.Options{Address: startRedis(t, "--appendonly", "no").address(), Timeout: 10 * time.Second})

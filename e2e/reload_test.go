@@ -27,7 +27,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	person, late := example.newPerson(t), example.newPerson(t)
 	authorize := app.AuthCodeURL("before", oauth2.S256ChallengeOption(verifier))
 
-	// Before the reloads: a user with a session and a code, and another one with an open page.
+	// Before the reloads: a user with a session and a code, and another user with an open page.
 	code := person.signIn(t, authorize).Query().Get("code")
 	form := late.openSignIn(t, authorize)
 	token := example.userToken(t, "openid", "user/*.rs").AccessToken

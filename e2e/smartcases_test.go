@@ -109,7 +109,7 @@ func (c *smartCases) count(t *testing.T, table, id, fault string) {
 	c.counts[table][outcome]++
 }
 
-// reason returns the matching line of the known differences; "" if there is none.
+// reason returns the matching line of the known differences, or "".
 func (c *smartCases) reason(name string) string {
 	if _, ok := c.known[name]; ok {
 		return name

@@ -59,7 +59,7 @@ func (c *smartCases) scopeGives(t *testing.T, row smartRow) string {
 	return ""
 }
 
-// permits reports whether some scope covers an interaction, whatever its result is.
+// permits reports whether some scope covers an interaction, regardless of its result.
 func (c *smartCases) permits(t *testing.T, who guardHolder, resourceType string, letter rune) bool {
 	t.Helper()
 	body := fmt.Sprintf(`{"resourceType":%q,"id":"none"}`, resourceType)

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/features/redis/redisstore"
 )
 
-// TestRedisTrial checks that a problem of a server in use is detected, and also its end.
+// TestRedisTrial checks that a fault of a running server is detected, and so is its repair.
 func TestRedisTrial(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
@@ -20,7 +20,7 @@ func TestRedisTrial(t *testing.T) {
 	r := openRedis(t, redisstore.Options{Address: s.address(), Username: "gateway", Password: "right", Followed: []string{"revoked"}})
 	for _, tt := range []struct {
 		name       string
-		harm, mend []any // commands
+		harm, mend []any // Redis commands that cause the fault and repair it
 		cause      store.Cause
 		says       string
 	}{

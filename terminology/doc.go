@@ -4,7 +4,7 @@
 // Code systems that are not files (codesystem/ucum and others) and operations other than $expand (operation/lookup and
 // others) register themselves; package standard imports all of them. To remove one, delete its folder and that import.
 //
-// # Where things are
+// # Files
 //
 //	library.go       Library: $expand, overlays; checks weights
 //	capabilities.go  TerminologyCapabilities

@@ -354,7 +354,7 @@ func (s *faultyStore) List(ctx context.Context, prefix string) ([]string, error)
 	return s.Memory.List(ctx, prefix)
 }
 
-// stores are the stores of a server.
+// stores are the store and the durable store of a server, with injected faults.
 type stores struct{ store, durable *faultyStore }
 
 // state returns the stored data except failure counters, codes that were lost with the response,

@@ -86,7 +86,7 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// A gateway that has not received the new user of a name yet does not accept the second factor of the other user.
+// After a name is reassigned, a gateway that still has the former user rejects sign-in if the new user has a second factor.
 func TestGatewayBehindGeneration(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(1000, 0)

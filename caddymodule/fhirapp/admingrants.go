@@ -27,7 +27,7 @@ type endedGrants struct {
 	// Released reports whether the sub may be assigned to another person.
 	Released bool `json:"sub_released,omitempty"`
 
-	// Void describes what was revoked without being counted.
+	// Void describes the access that was revoked without being counted.
 	Void string `json:"void"`
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/scopeoption"
 )
 
-// warnOfClients logs client settings that are allowed but not advisable. An issuer on a loopback address is for trials, with
+// warnOfClients logs client settings that are allowed but not advisable. An issuer on a loopback address is for evaluation, with
 // publicly known secrets, and causes fewer warnings.
 func warnOfClients(logger *slog.Logger, issuerURL string, clients []client.Client) {
 	issuer, err := url.Parse(issuerURL)

@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/placement"
 )
 
-// Allowed but inadvisable settings are logged once each. A loopback issuer, used for trials, causes fewer warnings.
+// Allowed but inadvisable settings are logged once each. A loopback issuer, used for evaluation, causes fewer warnings.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	idp := func(p IdentityProvider) App {

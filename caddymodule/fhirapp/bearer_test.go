@@ -116,7 +116,7 @@ func counted(reached *atomic.Int32) http.Handler {
 }
 
 // Only one combination of method and path is public. No query, header of a proxy or health check,
-// or similar path makes another one public.
+// or similar path makes another path public.
 func TestNothingElseIsPublic(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32

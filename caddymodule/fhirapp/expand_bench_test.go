@@ -28,7 +28,7 @@ func BenchmarkTyped(b *testing.B) {
 	}
 }
 
-// nobody is a response writer with minimal cost.
+// nobody is a response writer that discards the body at minimal cost.
 type nobody struct {
 	header http.Header
 	status int

@@ -357,7 +357,7 @@ func TestInterfaceExpand(t *testing.T) {
 	}
 }
 
-// Definitions that cannot be loaded cause a log line of their own, in addition to Caddy's final
+// Definitions that cannot be loaded cause a separate log line, in addition to Caddy's final
 // error.
 func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 	t.Parallel()

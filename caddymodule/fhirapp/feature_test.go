@@ -115,7 +115,7 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// A configuration has what an earlier configuration with the same keys and the same store retained.
+// A reloaded configuration inherits the retained values of the previous one if keys and store are the same.
 func TestRetained(t *testing.T) {
 	t.Parallel()
 	type value int

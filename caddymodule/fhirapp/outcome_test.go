@@ -106,7 +106,7 @@ func TestOutcomeInXML(t *testing.T) {
 	}
 }
 
-// A refusal is an OperationOutcome, whatever error routes the site has.
+// A rejection is an OperationOutcome, regardless of the site's error routes.
 func TestRefusalIsOutcome(t *testing.T) {
 	t.Parallel()
 	const here = "https://localhost:8443"

@@ -33,7 +33,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirbase"
 )
 
-// Gateway is a provisioned configuration with a browser that calls its server.
+// Gateway is a gateway under test: a provisioned configuration and the cookies of a browser.
 type Gateway struct {
 	Server  http.Handler      // first HTTP server of the configuration
 	Context caddy.Context     // context of the provisioned configuration

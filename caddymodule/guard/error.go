@@ -87,7 +87,7 @@ type Error struct {
 	Err error
 }
 
-// Error returns the cause, or the description if there is none.
+// Error returns the cause, or the description if the cause is nil.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return e.Description

@@ -72,7 +72,7 @@ func (g *Guard) add(p *policy) error {
 }
 
 // Verify verifies an access token and returns its claims. A string with the three parts of a JWT is verified only by the
-// verifier of its iss, whatever the result. Opaque tokens, and with [Introspector.All] some JWTs, are verified by the
+// verifier of its iss, regardless of the result. Opaque tokens, and with [Introspector.All] some JWTs, are verified by the
 // introspector. Any error is an [*Error]: 401 invalid_token if no verifier matches. Requests share the [Token]: it must not
 // be changed.
 func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
@@ -370,16 +370,16 @@ type Token struct {
 	Related bool
 	// FHIRUser is the fhirUser claim: the FHIR resource of the user (SMART App Launch), or empty.
 	FHIRUser string
-	// Session is the sid claim of our own tokens: the session on which the token depends. Empty if it has none.
+	// Session is the sid claim of our own tokens: the session on which the token depends. Empty if absent.
 	Session string
-	// CredentialHash is the credential_hash claim of our own tokens. Empty if they have none.
+	// CredentialHash is the credential_hash claim of our own tokens. Empty if absent.
 	CredentialHash string
 	// Provider and ProviderAccount are the idp and idp_account claims of our own tokens: the identity provider and the
-	// account with which the person signed in. Empty if the token has none.
+	// account with which the person signed in. Empty if absent.
 	Provider, ProviderAccount string
-	// ACR is the acr claim: the authentication context class of the sign-in (RFC 9068 §2.2.1). Empty if the token has none.
+	// ACR is the acr claim: the authentication context class of the sign-in (RFC 9068 §2.2.1). Empty if absent.
 	ACR string
-	// AuthTime is the auth_time claim: the time of the sign-in. Zero if the token has none.
+	// AuthTime is the auth_time claim: the time of the sign-in. Zero if absent.
 	AuthTime time.Time
 	// Attributes are the person's groups and additional configured claims. For our own tokens, the authorization server
 	// sets them. Requests share them: they must not be changed.

@@ -439,7 +439,7 @@ const backOffTime = 2 * time.Second
 // token that the endpoint cannot process would block all others.
 var errNoAnswer = errors.New("no answer")
 
-// backOff pauses requests to an endpoint that does not respond, so that tokens are rejected at once instead of after a
+// backOff pauses requests to an endpoint that does not respond, so that tokens are rejected immediately instead of after a
 // timeout each.
 type backOff struct {
 	mu     sync.Mutex

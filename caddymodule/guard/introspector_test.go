@@ -328,7 +328,7 @@ func TestIntrospectorFlight(t *testing.T) {
 	})
 }
 
-// A flight that begins just after another one has completed uses the cached response.
+// An introspection that begins just after another has completed uses the cached response.
 func TestIntrospectorFlightEnded(t *testing.T) {
 	t.Parallel()
 	rt, count := counted(answering(`{"active":false}`))
@@ -796,7 +796,7 @@ func TestIntrospectAll(t *testing.T) {
 	})
 }
 
-// While the endpoint does not respond, one token at a time probes it and all others are rejected at once. When it responds,
+// While the endpoint does not respond, one token at a time probes it and all others are rejected immediately. When it responds,
 // tokens are introspected again.
 func TestIntrospectorBackOff(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ const (
 	testAudience = "https://fhir.example.org/fhir/R4"
 )
 
-// testTime is the time of the tests without a clock of their own.
+// testTime is the time in tests that do not set a clock.
 var testTime = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 // Keys of the tests, generated once.

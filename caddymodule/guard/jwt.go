@@ -167,7 +167,7 @@ func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
 //     token, a refresh token or a logout token;
 //   - alg is any asymmetric algorithm that fits the key (never none, never HMAC);
 //   - kid may be missing if the [KeySet] returns a key for an empty kid;
-//   - the client is in client_id, azp, appid or cid, one of which is required: most ID tokens have none;
+//   - the client is in client_id, azp, appid or cid, one of which is required: most ID tokens lack all of them;
 //   - the scope is in scope or scp, as a string or a list;
 //   - jti, iat and nbf may be missing, and are checked if present.
 //
@@ -271,7 +271,7 @@ type trustedClaims struct {
 	Named tokenclaim.Attributes `json:"-"` // additional configured claims
 }
 
-// present is true if a claim is present, whatever its value.
+// present is true if a claim is present, regardless of its value.
 type present bool
 
 // UnmarshalJSON implements json.Unmarshaler.

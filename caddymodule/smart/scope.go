@@ -60,7 +60,7 @@ func IsDefined(scope string) bool {
 	return resource || launchScope.MatchString(scope) || slices.Contains([]string{"fhirUser", "offline_access", "online_access"}, scope)
 }
 
-// isMalformed reports whether a scope looks like a SMART scope for resources or launch context, but is none.
+// isMalformed reports whether a scope looks like a SMART scope for resources or launch context, but is invalid.
 func isMalformed(scope string) bool {
 	level, _, ok := strings.Cut(scope, "/")
 	return ok && (isLevel(level) || level == "launch") && !IsDefined(scope)
@@ -78,7 +78,7 @@ type ResourceScope struct {
 	Type string
 	// Permission is the set of permitted interactions; never empty.
 	Permission Permission
-	// Query is the search that narrows the scope, as written after the question mark; empty if there is none. SMART 1 has no
+	// Query is the search that narrows the scope, as written after the question mark; empty without a question mark. SMART 1 has no
 	// queries. [ResourceScope.Constraint] parses it.
 	Query string
 	// V1 is true if the permission is written as a word of SMART 1: read, write or *.
@@ -134,7 +134,7 @@ func (s ResourceScope) String() string {
 	return written
 }
 
-// reaches reports whether s covers all resources of o, whatever the permissions. A scope without a query covers all queries,
+// reaches reports whether s covers all resources of o, regardless of the permissions. A scope without a query covers all queries,
 // and one with a query only the same query: whether one search is narrower than another is not evaluated.
 func (s ResourceScope) reaches(o ResourceScope) bool {
 	return s.Level == o.Level &&

@@ -77,7 +77,7 @@ func (s *server) stop() error {
 	if err := s.command.Process.Kill(); err != nil {
 		return err
 	}
-	_ = s.command.Wait() // killed: the status does not matter
+	_ = s.command.Wait() // ignore the status of a killed process
 	return nil
 }
 

@@ -13,7 +13,7 @@ type Attack struct {
 	Path    string // below the FHIR base, including the query
 	Body    string
 	Headers []string // names and values
-	// Victim is the token of a record in the request that its sender may not know. Empty if there is none.
+	// Victim is the token of a record in the request that its sender may not know. May be empty.
 	Victim string
 }
 

@@ -46,7 +46,7 @@ func (a searches) aimed() Attack {
 	return attack.With(a.referenceOf(seen.Type) + pick(a, "", ":"+v.Type) + "." + by)
 }
 
-// neighbour returns a record of others that references a record, or that it references; any record if there is none.
+// neighbour returns a record of another owner that has a reference to or from the given record, otherwise any of their records.
 func (a searches) neighbour(of Record) Record {
 	near := slices.DeleteFunc(slices.Clone(a.World.Records), func(r Record) bool {
 		return r.Owner == a.Own || r.Owner == Everybody || !strings.Contains(r.JSON, of.Reference()) && !strings.Contains(of.JSON, r.Reference())

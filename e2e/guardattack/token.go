@@ -13,7 +13,7 @@ const Nobody = 'y'
 
 var tokens = regexp.MustCompile(`zq[a-z][0-9]{4}m?`)
 
-// Tokens returns the tokens in a text, each once.
+// Tokens returns the tokens in a text, without duplicates.
 func Tokens(text []byte) map[string]bool {
 	found := map[string]bool{}
 	for _, token := range tokens.FindAll(text, -1) {

@@ -32,7 +32,7 @@
 //
 // names the packages whose tests must catch the mutants below it, up to the next such line of the file, in the order of
 // execution. After a colon, a regular expression selects tests by name. Mutants without such a line must be caught by
-// the tests of their package, or else by those of the other packages of the guard.
+// the tests of their package, otherwise by those of the other packages of the guard.
 //
 // Each function is compiled with the bodies of all its mutants; the environment variable MUTANT selects one. Nothing in the
 // working tree changes. Only the test binaries that the chosen mutants need are built.

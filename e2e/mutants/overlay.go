@@ -49,7 +49,7 @@ func merged(source string, all []variant) string {
 	return source
 }
 
-// choice returns a body that selects one of the variants, or else the original body.
+// choice returns a body that selects one of the variants, by default the original body.
 func choice(all []variant, body string) string {
 	var b strings.Builder
 	b.WriteString("{\n\tswitch mutantInForce {\n")

@@ -29,8 +29,8 @@ type raceTrack struct {
 // race is a concurrent use of one value.
 type race struct {
 	name string
-	// prepare creates the value. It returns how to use it, what a response won (empty: it lost), and the check after a
-	// round.
+	// prepare creates the value. It returns the function that uses it, the value that a response won (empty if it
+	// lost), and the check after a round.
 	prepare func(context.Context) (use func(context.Context) answer, won func(answer) string, check check, err error)
 	shared  bool // all must win the same value
 	alone   bool // used once, for comparison

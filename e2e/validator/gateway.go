@@ -87,7 +87,7 @@ func (g *gateway) wait(most time.Duration) error {
 
 func (g *gateway) stop() {
 	_ = g.process.Process.Kill()
-	_ = g.process.Wait() // killed: the status does not matter
+	_ = g.process.Wait() // ignore the status of a killed process
 }
 
 // requests counts the requests to the gateway by method, path and status.

@@ -79,7 +79,7 @@ func negotiate(r *http.Request, inputs []parameters.Input) (format, error) {
 	return f, err
 }
 
-// requestedFormat reads the parameter _format, or else the header Accept. Unknown media types in the header mean JSON.
+// requestedFormat reads the parameter _format, otherwise the header Accept. Unknown media types in the header mean JSON.
 func requestedFormat(r *http.Request, inputs []parameters.Input) (f format, err error) {
 	for i := range inputs {
 		switch in := &inputs[i]; in.Name {

@@ -132,7 +132,7 @@ func cacheKey(c *Call, id string) (key [sha256.Size]byte, ok bool) {
 	return sha256.Sum256([]byte(id + "\x00" + c.holder())), true
 }
 
-// holder identifies the sender by the credentials, or else by the principal.
+// holder identifies the sender by the credentials, otherwise by the principal.
 func (c *Call) holder() string {
 	if len(c.Header["Authorization"]) > 0 || c.handler.Principal == nil {
 		return c.Header.Get("Authorization")

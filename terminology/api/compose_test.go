@@ -270,7 +270,7 @@ func TestFragmentKeepsListedCodes(t *testing.T) {
 	}
 }
 
-// TestLockedDate checks that the locked date selects the versions of code systems, whatever date is requested.
+// TestLockedDate checks that the locked date selects the versions of code systems, regardless of the requested date.
 func TestLockedDate(t *testing.T) {
 	system := func(version, date, code string) string {
 		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/s","version":%q,"date":%q,"status":"active","content":"complete","concept":[{"code":%q}]}`, version, date, code)

@@ -1,7 +1,7 @@
 // Package api serves $expand over HTTP, and read and search of loaded resources, with a [Handler] of a
 // [terminology.Library]. Other operations are added with [Register].
 //
-// # Where things are
+// # Files
 //
 //	handler.go              Handler: $expand, and the registered operations
 //	call.go                 a request: body, parameters, library, fetching of missing definitions, and resources cached

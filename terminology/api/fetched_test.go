@@ -137,7 +137,7 @@ func TestFetchedFailures(t *testing.T) {
 	}
 }
 
-// endless is a source of value sets that each import another one.
+// endless is a source of value sets that each import another value set.
 type endless struct{}
 
 func (endless) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {

@@ -150,7 +150,7 @@ func (w *clientDirectives) allows(age time.Duration) bool {
 	return !w.noCache && (w.maxAge < 0 || age <= w.maxAge)
 }
 
-// lookup finds an entry by the raw request, or else by its key. The target is nil if the raw request found the entry.
+// lookup finds an entry by the raw request, otherwise by its key. The target is nil if the raw request found the entry.
 func (c *Cache) lookup(r *http.Request, call *Call) (*entry, *target, error) {
 	var buffer [768]byte
 	raw := call.Scheme.appendRaw(buffer[:0], r, call.Principal)

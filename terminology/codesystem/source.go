@@ -11,7 +11,7 @@ type Source struct {
 	// URL identifies the code system; Name is its name for users.
 	URL, Name string
 
-	// Version is empty if the code system has none.
+	// Version is empty if the code system is not versioned.
 	Version string
 
 	// CaseSensitive is CodeSystem.caseSensitive.

@@ -2,7 +2,7 @@
 // finds them by URL, version and ID. [Load] returns an immutable [Set]. [Set.With] overlays the resources of a request,
 // and [Set.Combine] adds fetched resources.
 //
-// # Where things are
+// # Files
 //
 //	load.go            options; turns files, folders, packages and the built-in definitions into token streams; limits on
 //	                     unpacked sizes; progress
@@ -30,5 +30,5 @@
 // The hierarchy of a code system is built from nesting and from the properties parent and child. Language packs always
 // apply; other supplements apply if a value set or a request names them.
 //
-// Resources sent with a request take precedence over loaded ones, whatever their version. Fetched ones count as loaded.
+// Resources sent with a request take precedence over loaded ones, regardless of their version. Fetched ones count as loaded.
 package definitions

@@ -108,7 +108,7 @@ type Options struct {
 	// the format of [textindex.Synonyms.Read]. It is an error if a list cannot be read, or if a ConceptMap yields no
 	// synonyms or more than 100,000.
 	//
-	// A ConceptMap yields the displays of elements and targets, in its language or else English. Equivalent or equal codes
+	// A ConceptMap yields the displays of elements and targets, in its language (default: English). Equivalent or equal codes
 	// find each other; otherwise the narrower text also finds the wider concept. Displays of loaded code systems are
 	// included. Default: none.
 	Synonyms []string

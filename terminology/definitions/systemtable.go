@@ -313,7 +313,7 @@ func (t *SystemTable) AsOf(c *parameters.Coding, date string) error {
 	return err
 }
 
-// Instance sets system and version of the codings of an instance-level operation to those of the code system.
+// Instance adds missing systems and versions to the codings of an instance-level operation, and rejects different ones.
 func (t *SystemTable) Instance(id string, codings ...*parameters.Coding) error {
 	cs, ok := t.ByID(id)
 	if !ok {

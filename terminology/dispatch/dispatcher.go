@@ -431,7 +431,7 @@ func detourOf(err error) *detour {
 
 // Error is the error of a request that was not served.
 type Error struct {
-	// Status is the HTTP status. 0 means the status of Err from the next handler, or else 500.
+	// Status is the HTTP status. 0 means the status of Err from the next handler, otherwise 500.
 	Status int
 
 	// Err is the cause. Required.

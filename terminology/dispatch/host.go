@@ -81,7 +81,7 @@ type Outcome string
 // Outcomes of requests.
 const (
 	Here     Outcome = "here"
-	Stored   Outcome = "cached"   // through the cache, whatever the source of the response
+	Stored   Outcome = "cached"   // through the cache, regardless of the source of the response
 	Next     Outcome = "next"     // by the next handler, including its errors
 	Upstream Outcome = "upstream" // by a terminology server without the cache
 	Refused  Outcome = "refused"

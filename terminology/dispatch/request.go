@@ -191,7 +191,7 @@ func (s *sightings) isNext(n uint64) {
 	}
 }
 
-// serveStored serves a request through the cache, with a response shared by all clients or else a response of the next
+// serveStored serves a request through the cache, with a response shared by all clients, otherwise a response of the next
 // handler. Local responses too large to store are computed again. For those of the next handler, the result is missing.
 func (q *request) serveStored(w http.ResponseWriter, r *http.Request) result {
 	f, s := q.front, q.schemes

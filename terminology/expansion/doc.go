@@ -1,7 +1,7 @@
 // Package expansion implements ValueSet/$expand: [New] returns the [Expansion] for a [Query], and a [Writer] writes
 // it as JSON. A [Whole] searches and pages a full expansion of another server.
 //
-// # Where things are
+// # Files
 //
 //	query.go      the parameters, including a value set's own; _summary and _elements
 //	expansion.go  a page of codes; expansion.identifier; entity tags

@@ -610,7 +610,7 @@ var extensionProperties = []struct {
 }
 
 // appendRelated appends the codes of parents or children if requested by name. FHIR defines these properties for every
-// code system (R4 §4.8.10), whatever the representation of its hierarchy.
+// code system (R4 §4.8.10), regardless of the representation of its hierarchy.
 func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *definitions.CodeSystem, related []uint32) []byte {
 	if !slices.Contains(w.x.query.Properties, name) {
 		return dst

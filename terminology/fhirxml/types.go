@@ -42,7 +42,7 @@ var types = sync.OnceValue(func() map[string]*elementType {
 	return all
 })
 
-// element returns the element of a type by name; a nil type has none.
+// element returns the element of a type by name, or nil. A nil type has no elements.
 func (t *elementType) element(name string) (e element, ok bool) {
 	if t == nil {
 		return e, false

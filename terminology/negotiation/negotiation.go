@@ -40,7 +40,7 @@ func FormatName(parameter string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(kind), " ", "+"))
 }
 
-// PrefersXML reports whether a request prefers XML, by _format in the query or else by Accept. Invalid queries and
+// PrefersXML reports whether a request prefers XML, by _format in the query, otherwise by Accept. Invalid queries and
 // unknown formats mean JSON.
 func PrefersXML(r *http.Request) bool {
 	query, err := url.ParseQuery(r.URL.RawQuery)

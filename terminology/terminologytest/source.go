@@ -82,7 +82,7 @@ func WantMissing(t *testing.T, want map[string]bool) {
 }
 
 // WantBesidePart checks that an incomplete code system, loaded or sent with a request, does not hide a code of the
-// registered one, whatever its version. content is its CodeSystem.content.
+// registered one, regardless of its version. content is its CodeSystem.content.
 func WantBesidePart(t *testing.T, system, content, code string) {
 	t.Helper()
 	Needs(t, "/CodeSystem/$validate-code")

@@ -450,7 +450,7 @@ func appendRuneWord(dst []byte, kind byte, r rune) []byte {
 	return utf8.AppendRune(append(dst, kind), r)
 }
 
-// runeWords adds the special words of letters and signs to a word stream.
+// runeWords adds letters and signs to a word stream, each as a special word (see appendRuneWord).
 type runeWords struct {
 	words *wordStream
 	ascii [runeKinds][utf8.RuneSelf]uint32 // numbers of the special words of ASCII runes, plus one

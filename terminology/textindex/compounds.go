@@ -149,12 +149,12 @@ func (d *dictionary) addBeginnings(word []byte, ends uint64) {
 
 func (d *dictionary) isWord(word []byte) bool { return d.forms[string(word)] }
 
-// isLast reports whether a word, possibly with an ending, can be the last part.
+// isLast reports whether a word, possibly with an ending, can be the last part of a compound.
 func (d *dictionary) isLast(word []byte) bool {
 	return d.starts.Has(start(word)) && (d.isWord(word) || d.eachForm(word, d.isWord))
 }
 
-// isPart reports whether a word can be a part before others.
+// isPart reports whether a word can be a part of a compound other than the last.
 func (d *dictionary) isPart(word []byte) bool {
 	return d.isWord(word) || d.beginnings[string(word)] > 1
 }

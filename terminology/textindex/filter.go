@@ -125,7 +125,7 @@ func (t *Filter) hasLongWord() bool {
 type asked struct {
 	segments []segment
 	lines    [][]byte // word lines that equal the filter, for tierTerm
-	meant    [][]byte // word lines of synonyms whose typed words begin with the filter, for tierMeant
+	meant    [][]byte // word lines of the texts that synonym rules find if their typed words begin with the filter; for tierMeant
 }
 
 // segment is a run of terms as a list of alternatives. An alternative matches if all its needs match.

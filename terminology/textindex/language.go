@@ -69,7 +69,7 @@ func languageOf(tag string) *language {
 // fewestStemmed is the minimum length of a word to stem, in bytes.
 const fewestStemmed = 4
 
-// stem returns the stem of a word, or nil if the word has none or the stem is not spelled like the word.
+// stem returns the stem of a word, or nil if the word has no stem or the stem is spelled differently.
 func (l *language) stem(word []byte) []byte {
 	if len(word) < fewestStemmed || len(word) > maxStemmed || bytes.ContainsAny(word, "0123456789") {
 		return nil

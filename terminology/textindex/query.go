@@ -244,7 +244,7 @@ func (q *query) emitBegun(r *resolved) (total int) {
 	return total
 }
 
-// page collects the hits of a range of positions. Documents are emitted in order, each once.
+// page collects the hits of a range of positions. Each document is emitted once, in order.
 type page struct {
 	order    []uint32 // document by rank
 	from, to int

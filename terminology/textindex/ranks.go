@@ -236,7 +236,7 @@ type Corpus interface {
 	// Code returns a document's code.
 	Code(doc uint32) []byte
 
-	// Display returns the displayed text of a document: its display, or else its code.
+	// Display returns the displayed text of a document: its display, otherwise its code.
 	Display(doc uint32) []byte
 
 	// AppendOthers appends the other searchable texts of a document. The last foreign texts are in another language than

@@ -55,7 +55,7 @@ func ended(t *testing.T, r *http.Response, what string) {
 	}
 }
 
-// The page lists apps with their access and revokes access at once.
+// The page lists apps with their access and revokes access immediately.
 func TestAccountApps(t *testing.T) {
 	t.Parallel()
 	for _, action := range []string{"end_app", "end_apps"} {

@@ -115,7 +115,7 @@ type Event struct {
 type Person struct {
 	Provider string // key of the identity provider
 	Subject  string // sub at the identity provider
-	UserName string // preferred_username, or else a verified e-mail address
+	UserName string // preferred_username, otherwise a verified e-mail address
 }
 
 // filled completes the empty fields of a person from another.

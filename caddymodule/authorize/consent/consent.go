@@ -334,7 +334,7 @@ func (a *Approval) Permits(items, scope []string) bool {
 	})
 }
 
-// refused reports whether a person was asked for an item as part of another one and did not allow all of it.
+// refused reports whether a person was asked for an item as part of another item and did not allow all of it.
 func (a *Approval) refused(item string) bool {
 	return covers(a.Seen, []string{item}) && !covers(a.Given(), []string{item})
 }

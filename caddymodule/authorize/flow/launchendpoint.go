@@ -105,7 +105,7 @@ func (e *launchEndpoint) checkUser(ctx context.Context, sub string) error {
 }
 
 // checkPatient rejects a patient that does not exist at the FHIR server or is hidden from the person's apps, and an
-// encounter of another patient. An outage of the FHIR server is no reason to reject: the app will notice itself.
+// encounter of another patient. An outage of the FHIR server is not a reason to reject: the app will detect it.
 func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l *launch.Registered) error {
 	if l.Patient == "" {
 		return nil

@@ -52,7 +52,7 @@ type logoutEndpoint struct {
 	logger   *slog.Logger
 }
 
-// serve ends the session at once if the request has an ID token of its user. Other requests
+// serve ends the session immediately if the request has an ID token of its user. Other requests
 // need confirmation, because they may come from a link on another site.
 //
 // A request without a session cookie, e.g. from a client's server, ends the session named by

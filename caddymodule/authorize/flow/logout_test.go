@@ -206,7 +206,7 @@ func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
 	}
 }
 
-// ID tokens of a deleted client sign nobody out.
+// ID tokens of a deleted client do not end sessions.
 func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)

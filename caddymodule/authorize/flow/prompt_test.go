@@ -391,7 +391,7 @@ func TestNextPersonSignsInAsThemselves(t *testing.T) {
 	}
 }
 
-// A login_hint alone, which any site can send, signs nobody out, and the current user can sign in again.
+// A login_hint alone, which any site can send, does not end the session, and the current user can sign in again.
 func TestLoginHintSignsNobodyOut(t *testing.T) {
 	t.Parallel()
 	p, b := sharedPC(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil })

@@ -70,7 +70,7 @@ func TestPushedRequestByBasic(t *testing.T) {
 	authorizetest.WantStatus(t, authorizetest.NewBrowser(t, authorizetest.New(t, nil)).Send(r), http.StatusCreated)
 }
 
-// Errors in a pushed request are returned at once as JSON.
+// Errors in a pushed request are returned immediately as JSON.
 func TestPushedRequestRefused(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -362,7 +362,7 @@ const maxKeys = 8
 // ErrManyKeys means that keys were rotated too often, which would make the JWKS grow without limit.
 var ErrManyKeys = fmt.Errorf("there are %d keys of one kind, which stay published for a day after they are replaced; try again tomorrow", maxKeys)
 
-// Rotate adds a key for each token algorithm. New keys are published at once and sign an hour
+// Rotate adds a key for each token algorithm. New keys are published immediately and sign an hour
 // later. Previous keys stay published until their signatures have expired. No token is invalidated.
 func (k *Keyring) Rotate(ctx context.Context) error {
 	err := k.alter(ctx, "rotating", func(set *keySet) ([]storedKey, error) { return set.rotated(time.Now()) })
@@ -408,7 +408,7 @@ func (s *keySet) rotated(now time.Time) ([]storedKey, error) {
 	return keys, nil
 }
 
-// Retire removes a key at once and thereby invalidates every token that it signed. The error is
+// Retire removes a key immediately and thereby invalidates every token that it signed. The error is
 // [ErrUnknownKey] for an unknown key. The last key of an algorithm is replaced.
 func (k *Keyring) Retire(ctx context.Context, kid string) error {
 	err := k.alter(ctx, "retiring", func(set *keySet) ([]storedKey, error) { return set.without(kid, time.Now()) })

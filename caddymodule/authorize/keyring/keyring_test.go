@@ -314,7 +314,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Rotated keys are published at once, including by gateways with shared storage, and sign an hour
+// Rotated keys are published immediately, including by gateways with shared storage, and sign an hour
 // later. Earlier signatures stay valid.
 func TestRotate(t *testing.T) {
 	t.Parallel()
@@ -380,7 +380,7 @@ func TestRotateWithoutTheStoredKeys(t *testing.T) {
 	}
 }
 
-// A retired key is removed at once. A gateway with the key in memory does not restore it and drops the key.
+// A retired key is removed immediately. A gateway with the key in memory does not restore it and drops the key.
 func TestRetire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -184,7 +184,7 @@ type Registered struct {
 	FHIRUser string `json:"fhir_user,omitempty"` // fhirUser of the person; "" for any
 
 	// Simulated is the fault to simulate for testing the app: a name in [Simulated], or "".
-	// Launches of clients have none.
+	// Always "" for launches registered by clients.
 	Simulated string `json:"simulated,omitempty"`
 }
 

@@ -325,7 +325,7 @@ func (p *patientResource) patient() (Patient, bool) {
 	return shown.bounded(), p.ResourceType == "Patient" && IsID(p.ID)
 }
 
-// name returns the official name, or else the first current one.
+// name returns the official name, otherwise the first current name.
 func (p *patientResource) name() (name string) {
 	for _, n := range p.Name {
 		full := cmp.Or(n.Text, strings.TrimSpace(strings.Join(n.Given, " ")+" "+n.Family))

@@ -45,7 +45,7 @@ func came(server http.Handler, address string) http.Handler {
 }
 
 // However many passwords are tried for nonexistent names, a correct one from another network is
-// compared next, and from a known browser at once, regardless of the number of networks.
+// compared next, and from a known browser immediately, regardless of the number of networks.
 func TestHashTurns(t *testing.T) {
 	t.Parallel()
 	one := func(int) string { return "192.0.2.1" }

@@ -116,7 +116,7 @@ func (s *reservations) lastSeen(counters []counter) [][]byte {
 // permit about a hundred guesses a day per account, from any number of computers.
 //
 // A browser in which the user has signed in before has its own counter for the account (see
-// [browser.Devices]), and all such browsers share another one, so that failures elsewhere do not
+// [browser.Devices]), and all such browsers share another counter, so that failures elsewhere do not
 // lock out the owner. Gateways with a shared store share the counters.
 type Policy struct {
 	// Off disables the limits, if a component in front of this server enforces them. Default: false.
@@ -212,7 +212,7 @@ func (l *Limiter) settle(ctx context.Context, counters []counter, err error) err
 
 // AttemptSecret counts an attempt that ended with err, and returns err, or a rejection after too many
 // failures. Failures are counted per network, both for this client or registration and in total, so
-// that failures elsewhere block nobody. Failures in the same network do not block a correct secret that
+// that failures elsewhere do not block anyone. Failures in the same network do not block a correct secret that
 // cannot be guessed. A success resets the failures of its client, not of the network.
 func (l *Limiter) AttemptSecret(r *http.Request, whose string, err error, guessable bool) error {
 	if err == nil && !guessable {
@@ -295,7 +295,7 @@ func SetRetryAfter(w http.ResponseWriter, wait time.Duration) {
 
 func wholeSeconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
 
-// inWords rounds up, so that nobody retries too early.
+// inWords formats a duration, rounded up so that people do not retry too early.
 func inWords(wait time.Duration) string {
 	seconds := wholeSeconds(wait)
 	switch minutes := (seconds + 59) / 60; {

@@ -569,8 +569,8 @@ func secretRequest(path, id, secret string, basic bool) *http.Request {
 	return r
 }
 
-// Guessing of client secrets is throttled at all endpoints. Failures block nobody in other
-// networks, and nobody with an unguessable secret.
+// Guessing of client secrets is throttled at all endpoints. Failures do not block clients in
+// other networks, or clients with an unguessable secret.
 func TestSecretsAreCounted(t *testing.T) {
 	t.Parallel()
 	const here, there = "192.0.2.1", "198.51.100.1"

@@ -118,7 +118,7 @@ func (l *translation) argument(arg any) any {
 	return arg
 }
 
-// wait describes a waiting time, rounded up so that nobody retries too early.
+// wait describes a waiting time, rounded up so that people do not retry too early.
 func wait(d time.Duration) *Text {
 	seconds := int(math.Ceil(d.Seconds()))
 	switch minutes := (seconds + 59) / 60; {

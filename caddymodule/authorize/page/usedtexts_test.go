@@ -18,7 +18,7 @@ import (
 // usedText is a text in a template or in code.
 type usedText struct{ one, text, where string }
 
-// pageFolders returns the folders with pages: this one and those of features.
+// pageFolders returns the folders with pages: this folder and those of features.
 func pageFolders(t *testing.T) []string {
 	t.Helper()
 	texts, err := filepath.Glob("../../features/*/texts.json")

@@ -147,7 +147,7 @@ func (d *Directory) known(ctx context.Context) error {
 	return d.Known(ctx)
 }
 
-// AccountNamed returns the id of the account for a typed name: the exact match, or else the only
+// AccountNamed returns the id of the account for a typed name: the exact match, otherwise the only
 // match by canonical name; "" without a match.
 func (d *Directory) AccountNamed(typed string) string {
 	if d.User(typed) != nil {

@@ -148,7 +148,7 @@ func TestNamesakes(t *testing.T) {
 	}
 }
 
-// Names at one provider do not hide people of another, and names are not mistaken for subjects.
+// Names at one provider neither displace the people of another provider nor match subjects.
 func TestNamesOfOtherProviders(t *testing.T) {
 	t.Parallel()
 	p, public := providertest.Start(t), providertest.Start(t)

@@ -87,7 +87,7 @@ type IdentityProvider struct {
 	// claims, or paths such as `realm_access.roles`, by their names here. At most 20. Default: none.
 	TokenClaims map[string]string `json:"token_claims,omitempty"`
 
-	// Rules for who may sign in; one match suffices. A change applies to existing sessions at once,
+	// Rules for who may sign in; one match suffices. A change applies to existing sessions immediately,
 	// based on the claims of their sign-in. Default: everyone whom the provider signs in.
 	Allow []AllowRule `json:"allow,omitempty"`
 
@@ -454,7 +454,7 @@ func (m ACRMap) Words(class string) []string {
 }
 
 // AMR returns the authentication methods of a sign-in at the provider (RFC 8176). It contains mfa exactly if the
-// sign-in had two factors, according to the map or else to two methods of different kinds. acr is the name of the acr
+// sign-in had two factors, according to the map, otherwise by two methods of different kinds. acr is the name of the acr
 // claim.
 func (m ACRMap) AMR(claims map[string]any, acr string) []string {
 	amr, _ := tokenclaim.List(claims["amr"])

@@ -1,7 +1,7 @@
 // Package providertest is an OpenID provider with configurable faults, for tests of relying parties.
 //
 // [Start] starts a provider on a TCP port. By default it is correct: the authorization endpoint
-// responds at once with a code for [Alice], or for the person named by login_hint; codes are
+// responds immediately with a code for [Alice], or for the person named by login_hint; codes are
 // single-use and require the client secret and the PKCE verifier. Each endpoint records its
 // requests and can be given a [Fault]:
 //

@@ -147,7 +147,7 @@ func linger(conn net.Conn) {
 	}
 }
 
-// writeJSON writes a JSON response. Write errors do not matter, because the client may have disconnected.
+// writeJSON writes a JSON response. It ignores write errors, because the client may have disconnected.
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -38,7 +38,7 @@ func (p *Provider) Authorize(tb testing.TB, address string) url.Values {
 	return location.Query()
 }
 
-// authorize responds at once without a page.
+// authorize responds immediately without a page.
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	s, q := p.current(), r.Form
 	redirect, err := url.Parse(q.Get("redirect_uri"))

@@ -219,7 +219,7 @@ func (a *asker) keep(ctx context.Context, claimed *record, next string, do func(
 	}
 	return a.records.change(ctx, claimed.name(), func(r *record) bool {
 		if r.Claim != claimed.Claim {
-			return false // e.g. by a new sign-in of the person
+			return false // lost the claim, e.g. because the person signed in again
 		}
 		if do(r); next != "" {
 			r.Token = next
@@ -259,7 +259,7 @@ func (a *asker) deny(ctx context.Context, doubted *record) error {
 		r.Denied, r.Claim = !r.Doubt.IsZero(), ""
 		return r.Denied
 	})
-	if err == nil && r != nil && !r.Denied { // e.g. by a new sign-in of the person
+	if err == nil && r != nil && !r.Denied { // no longer doubted, e.g. because the person signed in again
 		return nil
 	}
 	return a.end(ctx, doubted)
@@ -326,7 +326,7 @@ func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
 		return err
 	}
 	defer func() {
-		if ctx.Err() != nil { // the next sweep continues at once
+		if ctx.Err() != nil { // the next sweep continues immediately
 			_ = s.asker.records.store.Delete(context.WithoutCancel(ctx), sweepKey)
 		}
 	}()
@@ -365,7 +365,7 @@ func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []
 		name := strings.TrimPrefix(key, duePrefix)
 		sid, _, _ := strings.Cut(name, ".")
 		r, err := store.FromJSON[record](wanted[recordPrefix+name])
-		if err != nil { // possibly of a newer version
+		if err != nil { // may be from a newer version of the gateway
 			s.asker.logger.WarnContext(ctx, "a sign-in at an identity provider cannot be read", "sid", sid, "error", err)
 			continue
 		}

@@ -25,7 +25,7 @@ func (h *hospital) endSessionOf(b *authorizetest.Browser, tokens authorizetest.T
 }
 
 // The refresh token of a person's last ended sign-in is revoked at the provider, and its record is removed.
-// Earlier ones are not revoked, because some providers revoke all of a person's tokens with one.
+// Earlier tokens are not revoked: some providers revoke all tokens of a person with one.
 func TestRefreshTokenIsGivenBack(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 2, nil, func(h *hospital) {

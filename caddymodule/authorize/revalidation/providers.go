@@ -293,7 +293,7 @@ func (s *suspensions) suspend(ctx context.Context, p *people.Provider, why strin
 // held counts the sign-ins affected by a suspension during a sweep, by provider.
 type held map[string]int
 
-// waits reports whether a sweep skips a sign-in, because its provider is suspended and another one has just been
+// waits reports whether a sweep skips a sign-in, because its provider is suspended and another sign-in has just been
 // checked.
 func (s *suspensions) waits(ctx context.Context, r *record, held held) (bool, error) {
 	if r == nil || r.Denied {
@@ -407,7 +407,7 @@ func (s *suspensions) witnesses(ctx context.Context, p *people.Provider, denied 
 	return names, nil
 }
 
-// mayWitness reports whether a check of sign-in r is relevant for the denial of another one. Idle
+// mayWitness reports whether a check of sign-in r is relevant for the denial of another sign-in. Idle
 // people are excluded, because the provider may have logged them all off, e.g. at the end of a shift.
 func (s *suspensions) mayWitness(ctx context.Context, p *people.Provider, r, denied *record) bool {
 	held, err := s.holds(ctx, r)

@@ -404,7 +404,7 @@ func TestRenewalAsksForAccount(t *testing.T) {
 	})
 }
 
-// Access tokens that expire at once, with a new sid at each sign-in, cause one renewal per page and no loop.
+// Access tokens that expire immediately, with a new sid at each sign-in, cause one renewal per page and no loop.
 func TestRenewalOfExpiredTokensEnds(t *testing.T) {
 	t.Parallel()
 	inUnaskable(t, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }, func(h *hospital) {

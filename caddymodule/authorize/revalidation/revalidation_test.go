@@ -432,7 +432,7 @@ func TestSweepsOfServersInTurn(t *testing.T) {
 }
 
 // If a refresh at the provider returns the sign-in of another person, client or issuer, access ends
-// at once (OpenID Connect Core §12.2).
+// immediately (OpenID Connect Core §12.2).
 func TestAnotherSignInEndsAccess(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*providertest.IDToken){
@@ -554,7 +554,7 @@ func TestInactivePersonEnds(t *testing.T) {
 	}
 }
 
-// A provider that replaced another one with the same key never receives the other's refresh tokens.
+// A provider that replaced a provider with the same key never receives the refresh tokens of its predecessor.
 func TestReplacedProviderGetsNoToken(t *testing.T) {
 	t.Parallel()
 	for how, ask := range map[string]func(*hospital, *authorizetest.Browser, authorizetest.TokenResponse){

@@ -335,7 +335,7 @@ type record struct {
 	Issuer      string    `json:"issuer"`                // issuer at the sign-in
 	Subject     string    `json:"subject"`               // sub at the provider
 	User        string    `json:"user"`                  // sub at the gateway
-	Token       string    `json:"token"`                 // sealed refresh token, or else access token for introspection; "" without either
+	Token       string    `json:"token"`                 // sealed refresh token, otherwise access token for introspection; may be ""
 	Expires     time.Time `json:"expires,omitzero"`      // expiry of the access token; zero with a refresh token
 	Tried       time.Time `json:"tried,omitzero"`        // latest renewal attempt without success
 	Lapses      time.Time `json:"lapses,omitzero"`       // expiry of the refresh token as announced by the provider

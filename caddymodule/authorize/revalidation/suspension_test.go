@@ -116,7 +116,7 @@ func (m *member) wantRetry(t *testing.T) {
 	}
 }
 
-// If anyone else is confirmed, the denials of others take effect at once.
+// If anyone else is confirmed, the denials of others take effect immediately.
 func TestDenialsWhileOthersAreConfirmed(t *testing.T) {
 	t.Parallel()
 	for _, stay := range []int{1, 5} {
@@ -237,7 +237,7 @@ func TestExpiredTokensAreNoMistake(t *testing.T) {
 	})
 }
 
-// The denial of a refresh token past its announced expiry takes effect at once, even while the provider denies
+// The denial of a refresh token past its announced expiry takes effect immediately, even while the provider denies
 // everyone else.
 func TestExpiredTokenAmongMistakes(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ func TestClientCredentialsEnd(t *testing.T) {
 	}
 }
 
-// Revocation affects no other users or clients, whatever their names.
+// Revocation affects no other users or clients, regardless of their names.
 func TestEndGrantsOfOthersStay(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.New(t, func(c *authorize.Config) {

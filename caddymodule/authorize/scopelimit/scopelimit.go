@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// Limits contains the rows of a configuration. Nil limits nobody. Safe for concurrent use.
+// Limits contains the rows of a configuration. Nil means no limits. Safe for concurrent use.
 type Limits struct {
 	rows    []Row
 	covered boundedcache.Cache[string, bool] // by set of matching rows and scope
@@ -101,7 +101,7 @@ func (l *Limits) Gives(p tokenclaim.Attributes, scope string) bool {
 	return l != nil && l.Covers(p, scope)
 }
 
-// CheckNames rejects rows with unknown providers or claims, which would match nobody.
+// CheckNames rejects rows with unknown providers or claims, which could never match.
 func (l *Limits) CheckNames(claims map[string][]string) error {
 	if l == nil {
 		return nil
@@ -127,7 +127,7 @@ type Row struct {
 	// The provider of the user, or `local` for local users. Default: any.
 	IDP string `json:"idp,omitempty"`
 
-	// What the row matches: users by `group` or `claim`, or `any`. Required.
+	// How the row matches users: by `group` or `claim`, or `any`. Required.
 	By string `json:"by,omitempty"`
 
 	// The name of a `token_claim` of a provider. Required for `claim`.
@@ -140,7 +140,7 @@ type Row struct {
 	Scopes []string `json:"scopes,omitempty"`
 }
 
-// Check rejects a row that can match nobody, or with invalid scopes.
+// Check rejects a row that can never match or has invalid scopes.
 func (r Row) Check() error {
 	byClaim := r.By == "claim"
 	switch {

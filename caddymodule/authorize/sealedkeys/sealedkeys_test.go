@@ -208,7 +208,7 @@ func TestEarlierKeysAreTakenOver(t *testing.T) {
 	}
 }
 
-// Of gateways that concurrently copy their own keys, one wins.
+// If gateways concurrently copy their own keys into the store, all of them end up with the keys of one gateway.
 func TestEarlierKeysAtOnce(t *testing.T) {
 	t.Parallel()
 	shared := storetest.NewShared()

@@ -75,7 +75,7 @@ func TestSignedOutAtProvider(t *testing.T) {
 	}
 }
 
-// A provider can end only its own sign-ins, whatever sub and sid it sends.
+// A provider can end only its own sign-ins, regardless of the sub and sid in the token.
 func TestSignedOutAtOneProvider(t *testing.T) {
 	t.Parallel()
 	p, other := providertest.Start(t), providertest.Start(t)

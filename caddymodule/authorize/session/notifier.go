@@ -28,7 +28,7 @@ const (
 	noticeTries   = 3               // requests per notice
 	noticePause   = time.Second     // pause before the second request; four times as long before the third
 	noticesAtOnce = 8               // concurrent requests
-	maxNotices    = 1000            // pending notices; further ones are dropped
+	maxNotices    = 1000            // maximum number of pending notices; more are dropped
 
 	// logoutTokenLifetime is the maximum recommended by Back-Channel Logout §4.
 	logoutTokenLifetime = 2 * time.Minute

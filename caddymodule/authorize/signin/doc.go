@@ -7,9 +7,9 @@
 //	    │   └─────────wrong, or must wait─────┘      ▼                     ▼
 //	    │                                      login?factor ──right──▶ the purpose continues
 //	    │                                       ▲   ▲   └──wrong, used, or must wait: once more
-//	    └──link, or at once──▶ login/{idp} ──▶ provider ──▶ callback/{idp}, as "right"
+//	    └──link, or immediately──▶ login/{idp} ──▶ provider ──▶ callback/{idp}, as "right"
 //
-// Before both factors have been verified, no session exists, nor any value usable as a session.
+// Until both factors are verified, neither a session nor a value usable as a session exists.
 //
 //	signin.go        endpoints by path, and their configuration; starts sessions, shows pages and errors
 //	request.go       requests: destination, parameters, choice of sign-in method; sign-ins for pages of the gateway

@@ -216,7 +216,7 @@ func (f *federation) exchange(ctx context.Context, p *people.Provider, response 
 		Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error"), ErrorDescription: q.Get("error_description"),
 	}, response.pending.Request)
 	if err != nil {
-		// Nobody has signed in. Forged responses, which need no account, must not fill the store.
+		// The sign-in failed. Anyone can send forged responses, which must not fill the store.
 		return nil, errors.Join(err, f.store.Delete(context.WithoutCancel(ctx), used))
 	}
 	if oldest := f.states.Adding(p.Key+"\x00"+identity.Subject, used); oldest != nil {

@@ -200,7 +200,7 @@ type visits struct {
 }
 
 // read parses the request of a page, with max_age and acr_values as in an authorization request.
-// The parameter to selects the page; the default is the account page or a part of it.
+// The parameter "to" selects the page. Default: the account page, or the section of it in the parameter "part".
 func (vs *visits) read(query string) (*Request, error) {
 	p, err := oauth2.QueryParameters(query)
 	if err != nil {

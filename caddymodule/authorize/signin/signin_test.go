@@ -323,7 +323,7 @@ func TestFormAction(t *testing.T) {
 	}
 }
 
-// Typing an address in the provider's domain leads to the provider, whatever the password.
+// Typing an address in the provider's domain leads to the provider, regardless of the password.
 func TestTypedAddressLeadsToProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -455,7 +455,7 @@ func TestRefusedPersonWithoutEndSession(t *testing.T) {
 	authorizetest.Equal(t, last.Get("prompt")+last.Get("login_hint"), "login")
 }
 
-// The app receives the error when the person returns to it, or at once for prompt=none.
+// The app receives the error when the person returns to it, or immediately for prompt=none.
 func TestRefusalReachesApp(t *testing.T) {
 	t.Parallel()
 	_, b := clinicians(t, nil, nil)

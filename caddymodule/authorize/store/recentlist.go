@@ -118,7 +118,7 @@ func texts(chunks [][]byte) (items []string) {
 	return items
 }
 
-// Latest limits the entries of a kind per person, so that nobody can fill a store. It is in memory,
+// Latest limits the entries of a kind per person, so that no person can fill a store. It is in memory,
 // because rewriting a [RecentList] with each code doubled the cost of ES256 code flows. Counts
 // restart after a reload and are per gateway.
 type Latest struct {

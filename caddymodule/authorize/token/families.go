@@ -430,8 +430,8 @@ func (s *familyStart) makeRoom(ctx context.Context) error {
 }
 
 // drop removes a family whose code could not be redeemed. If codes and families share a store, the
-// failed step stored nothing unless its response was lost. In that case the family expires at once,
-// but only if it is this one: another request with the code may have succeeded.
+// failed step stored nothing unless its response was lost. In that case the family expires immediately,
+// but only if it is this family: another request with the code may have succeeded.
 func (s *familyStart) drop(ctx context.Context, codes store.Store) {
 	if s == nil {
 		return

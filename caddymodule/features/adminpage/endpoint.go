@@ -80,7 +80,7 @@ func (a *admin) refuse(w http.ResponseWriter, r *http.Request, signedIn *session
 	})
 }
 
-// prove redirects a person to the sign-in page for a second factor, or first to its setup if they can have a local factor and have none.
+// prove redirects a person to the sign-in page for a second factor, or to the setup of a local factor if they have none yet.
 func (a *admin) prove(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	held, err := a.core.Factors.Of(r.Context(), signedIn.User)
 	switch {
@@ -161,7 +161,7 @@ type entryItem struct {
 	Since    string     // date when the entry was added, or ""
 	Problem  string     // why the entry is not active, in English
 	Disabled bool       // reports a user who must not sign in
-	Address  string     // of the entry's page; "" if it has none
+	Address  string     // of the entry's page; "" if the entry has no page
 }
 
 // entryPage is the data of templates/adminentry.html: an app or a user, or the form for a new one.

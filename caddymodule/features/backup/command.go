@@ -144,7 +144,7 @@ func (c *storeCopier) progress(n storecopy.Counts) {
 		return
 	}
 	c.reported = time.Now()
-	_ = c.say("%d entries copied, %d compared …\n", n.Copied, n.Proved) // errors do not matter: the final report repeats the numbers
+	_ = c.say("%d entries copied, %d compared …\n", n.Copied, n.Proved) // ignore errors: the final report repeats the numbers
 }
 
 // explain adds a remedy to an error.

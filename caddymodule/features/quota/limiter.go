@@ -166,7 +166,7 @@ func (s *Set) settle(l *limit, h *holder, cost int, at standing, b borrowed, err
 	return at
 }
 
-// endLater returns the unused part of a lease when it ends. The caller must have the lock.
+// endLater returns the unused part of a lease when it ends. The caller must hold the lock.
 func (s *Set) endLater(l *limit, h *holder) {
 	if h.lease.end != nil {
 		h.lease.end.Stop()

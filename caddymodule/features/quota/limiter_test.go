@@ -50,7 +50,7 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// The RateLimit fields are correct: r requests are admitted, and another one after Retry-After.
+// The RateLimit fields are correct: r requests are admitted, and another request after Retry-After.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

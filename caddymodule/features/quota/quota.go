@@ -204,7 +204,7 @@ func policyOf(q Quota) string {
 type standing struct {
 	refused bool
 	left    int
-	wait    time.Duration // until a refused request would be admitted, or else until some usage expires
+	wait    time.Duration // until a refused request would be admitted; if admitted, until some usage expires
 }
 
 const (

@@ -16,7 +16,7 @@ const maxRounds = 20 // attempts while other gateways win the race
 // Shared is the store in which several gateways count together.
 type Shared struct {
 	Store store.Store // contains an entry for each holder
-	Keys  MAC         // the same at all gateways: a reader of the store cannot find networks by trial
+	Keys  MAC         // the same at all gateways: a reader of the store cannot find networks by trying all of them
 }
 
 // MAC computes keyed hashes.

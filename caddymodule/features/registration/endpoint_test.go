@@ -531,7 +531,7 @@ func TestRegisteredClientIsToldOfSignOut(t *testing.T) {
 	}
 }
 
-// An app may require signed request objects for itself (RFC 9101 §10.5) where this server accepts request objects.
+// If this server accepts request objects, a registered app can require that its own be signed (RFC 9101 §10.5).
 func TestRegisteredRequestObjectsRequired(t *testing.T) {
 	t.Parallel()
 	keys := json.RawMessage(authorizetest.PublicKeys(jose.RS256))

@@ -356,7 +356,7 @@ func (r *Registration) parse(d *caddyfile.Dispenser) error {
 
 // transport sends the requests to registered addresses (jwks_uri, request_uris, logo_uri, backchannel_logout_uri), at
 // public addresses only: otherwise, any registered client could make this server send requests to its own network. With a
-// loopback issuer, for trials, clients may be on loopback, too. Nil is the default.
+// loopback issuer, for evaluation, clients may be on loopback, too. Nil is the default.
 func transport(issuer string) http.RoundTripper {
 	if u, err := url.Parse(issuer); err == nil && httporigin.IsLoopback(u.Hostname()) {
 		return http.DefaultTransport

@@ -51,7 +51,7 @@ func routes(a *fhirapp.AdminAPI) []caddy.AdminRoute {
 type request struct {
 	*Roster
 	kind   string // clients or users
-	name   string // of a client or user; "" for all of the kind
+	name   string // name of the client or user; "" for all
 	action string // last segment of the path; "" if the method determines the action
 	http   *http.Request
 }

@@ -241,7 +241,7 @@ func (r *Roster) endGrants(ctx context.Context, kind entry.Kind, name string) er
 	return r.revokeClient(ctx, name)
 }
 
-// revokeClient revokes the grants of a client. An inactive client has none.
+// revokeClient revokes the grants of a client. An inactive client has no grants.
 func (r *Roster) revokeClient(ctx context.Context, id string) error {
 	_, err := r.app.Server().RevokeGrants(ctx, "", id)
 	if errors.Is(err, token.ErrUnknownHolder) {

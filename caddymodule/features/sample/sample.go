@@ -1,4 +1,4 @@
-// Package sample is the handler fhir_sample: an in-memory FHIR server for trials.
+// Package sample is the handler fhir_sample: an in-memory FHIR server for evaluation.
 package sample
 
 import (
@@ -23,7 +23,7 @@ func init() {
 // sampleStores keeps the records across reloads by FHIR base.
 var sampleStores = caddy.NewUsagePool()
 
-// Sample is a small FHIR R4 server with synthetic records, for trials. It answers all requests below the FHIR base
+// Sample is a small FHIR R4 server with synthetic records, for evaluation. It answers all requests below the FHIR base
 // without authorization: put fhir_bearer before it. Changes survive reloads, but not restarts.
 type Sample struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.

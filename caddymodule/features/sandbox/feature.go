@@ -34,7 +34,7 @@ func init() {
 }
 
 // Sandbox serves a page at `/oauth2/launch_page` on which users launch apps as an EHR would, and an app to launch, with the
-// client_id `sandbox-app`: for trials. With an issuer on localhost, apps on localhost need no registration: their client_id
+// client_id `sandbox-app`: for evaluation. With an issuer on localhost, apps on localhost need no registration: their client_id
 // is `sandbox-local-app`.
 type Sandbox struct{}
 

@@ -159,8 +159,8 @@ var errSeveral = &oauth2.Error{
 	Description: "several people here may be meant: map externalId to the sub of your ID tokens, or to the claim of the option sub",
 }
 
-// identify binds names to one person: the person with the externalId as sub, at the provider or here, or else with
-// the userName, or else the first person to get the name from now on.
+// identify binds names to one person: the person with the externalId as sub, at the provider or here, otherwise with
+// the userName, otherwise the first person who is later given the name.
 func (s *service) identify(ctx context.Context, p *people.Provider, of names) (names, []people.Known, error) {
 	of.Subject, of.Named = "", store.Now(s.durable).UnixNano()
 	found, err := s.called(ctx, p, of, s.ending.People.ByName)

@@ -149,7 +149,7 @@ func (e *receiver) act(ctx context.Context, p *people.Provider, name string, of 
 	return e.ending.Accounts(ctx, p, found, reason, strings.HasSuffix(name, "/account-purged"))
 }
 
-// endSessions ends the sessions of a subject, or only the session that it contains.
+// endSessions ends all sessions of a subject or, if the subject identifies a session, only that session.
 func (e *receiver) endSessions(ctx context.Context, p *people.Provider, of subject) error {
 	if of.email == "" {
 		return e.ending.Sessions.EndUpstream(ctx, p, of.sub, of.session)

@@ -364,7 +364,7 @@ func TestEventEndsUnlinkedPast(t *testing.T) {
 	}
 }
 
-// An event whose subject is only a session ends this session, whatever the event type.
+// An event whose subject is only a session ends this session, regardless of the event type.
 func TestEventOfSessionAlone(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", "one") })
@@ -483,7 +483,7 @@ func pushAbout(c authorizetest.Clinic, name string, subject map[string]any) {
 }
 
 // A Security Event Token (RFC 8417) or logout token of one identity provider cannot end access of another provider's
-// person, whatever identifier it contains.
+// person, regardless of its identifiers.
 func TestPersonOfAnotherProvider(t *testing.T) {
 	t.Parallel()
 	authorizetest.CheckForeignProvider(t, refreshing, map[string]func(c authorizetest.Clinic, name string){

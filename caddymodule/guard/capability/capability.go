@@ -1,5 +1,5 @@
 // Package capability adapts the CapabilityStatement of a FHIR server to the guard. [Metadata] answers GET metadata, which needs
-// no token. [Capabilities] changes what differs and adds the OAuth endpoints; the rest stays unchanged, byte for byte.
+// no token. [Capabilities] replaces differing elements and adds the OAuth endpoints; all other bytes stay unchanged.
 //
 // References: FHIR R4, CapabilityStatement; SMART App Launch 2.2.0, "Conformance".
 package capability

@@ -253,7 +253,7 @@ func TestSearchAnswer(t *testing.T) {
 	}
 }
 
-// A page link works only with GET, and gets 404 if the request now has other searches than at its creation.
+// A page link works only with GET, and gets 404 if the request would now be split into other searches.
 func TestPageLinkIsOnlyRead(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
@@ -520,7 +520,7 @@ func compressed(t *testing.T, encoding, text string) string {
 	return b.String()
 }
 
-// An unrequested compression is decompressed before judging or rewriting, or else rejected.
+// An unrequested compression is decompressed before judging or rewriting; unsupported ones are rejected.
 func TestCompressedAnyway(t *testing.T) {
 	t.Parallel()
 	const found = `{"resourceType":"Bundle","type":"searchset","link":[{"relation":"self","url":"http://backend.internal/fhir/Observation?patient=a"},` +

@@ -197,7 +197,7 @@ func TestBatchWords(t *testing.T) {
 	}
 }
 
-// A resource that differs from request.url is rejected, because a FHIR server that uses the resource would write another one
+// A resource that differs from request.url is rejected, because a FHIR server that uses the resource would write another resource
 // than was judged.
 func TestBatchOtherResource(t *testing.T) {
 	t.Parallel()

@@ -572,7 +572,7 @@ func TestOperationPageOff(t *testing.T) {
 	expectStatus(t, g.get(patientA, link), http.StatusNotFound)
 }
 
-// A rule that allows one interaction allows neither another one nor the next entry.
+// A rule that allows an interaction allows neither another interaction nor the next entry.
 func TestRulesAllowWhatTheySay(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("allow request.id == 'b1' && request.interaction == 'read'", "allow request.id == 'b1' && request.interaction == 'update'")

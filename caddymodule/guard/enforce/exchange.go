@@ -204,7 +204,7 @@ func binary(c message.Call, i interaction.Interaction, limit int64) (message.Cal
 }
 
 // answerContent answers the read of a Binary with its content. It judges the Binary without its data, and then streams the
-// content from the FHIR server, whatever its length. If the FHIR server does not return the content of the judged version,
+// content from the FHIR server, regardless of its length. If the FHIR server does not return the content of the judged version,
 // answerContent reads the Binary in FHIR JSON and judges it as a whole.
 func (x *exchange) answerContent(ctx context.Context, w http.ResponseWriter, c message.Call, i interaction.Interaction) (_ *message.Answer, err error) {
 	ctx, done := x.judging(ctx, i)

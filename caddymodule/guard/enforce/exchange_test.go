@@ -598,7 +598,7 @@ func TestHistoryOfDeletions(t *testing.T) {
 	}
 }
 
-// Versions of a resource other than the requested one are omitted.
+// The history of a resource omits versions of other resources.
 func TestHistoryOfAnother(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -609,7 +609,7 @@ func TestHistoryOfAnother(t *testing.T) {
 	}
 }
 
-// Versions have public addresses, whatever base URL the FHIR server uses in its responses.
+// Versions have public addresses, regardless of the base URL in the FHIR server's responses.
 func TestHistoryAddresses(t *testing.T) {
 	t.Parallel()
 	for location, want := range map[string]string{

@@ -263,7 +263,7 @@ func TestExportFile(t *testing.T) {
 	}
 }
 
-// A file with other content than resources of its type is withheld.
+// A file that contains anything but resources of its type is withheld.
 func TestExportFileWithheld(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -83,7 +83,7 @@ func tiedObservations(n int) (all, own []string) {
 	return tied("Observation", members, n)
 }
 
-// walk requires that all pages together contain the wanted ids, each once.
+// walk requires that all pages together contain each wanted id exactly once.
 func (g *gateway) walk(h access.Holder, target string, want []string) {
 	g.t.Helper()
 	g.walkOn(h, target, want, len(want))
@@ -185,7 +185,7 @@ func exact(resourceType string) (members []string, ok bool) {
 	return members, ok || isShared
 }
 
-// Pages contain all visible matches, each once, for each type, order and size (each order has some of the sizes), although the
+// Pages contain each visible match exactly once, for each type, order and size (each order has some of the sizes), although the
 // server reorders ties in each response.
 func TestPagesAreExact(t *testing.T) {
 	t.Parallel()
@@ -286,7 +286,7 @@ func TestPagesOfLongIDs(t *testing.T) {
 	for _, size := range []int{5, 100, 1000} {
 		g.walk(patientA, fmt.Sprintf("Observation?_sort=status&_count=%d", size), own)
 	}
-	// Each page hides a resource, so that the next one is started; each page is long, whatever _count is.
+	// Each page hides a resource, so that the next one is started; each page is long, regardless of _count.
 	for i := range own {
 		all[i] = strings.ReplaceAll(all[i], "Group/g", "Patient/a")
 	}
@@ -502,7 +502,7 @@ func observationsOf(n, length int) (all, own []string) {
 	return all, own
 }
 
-// Pages have the requested length and cost few requests, whatever the length of the server's pages.
+// Pages have the requested length and cost few requests, regardless of the length of the server's pages.
 func TestPagesOfServers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -648,7 +648,7 @@ func TestPagesThatAreCut(t *testing.T) {
 	}
 }
 
-// A search that may not repeat its request returns no total, whatever is left for further pages.
+// A search that may not repeat its request returns no total, regardless of the matches left for further pages.
 func TestTotalsOfCutSearches(t *testing.T) {
 	t.Parallel()
 	all, _ := tiedObservations(70)
@@ -752,7 +752,7 @@ func TestTotalsOfHiddenMatches(t *testing.T) {
 	}
 }
 
-// Judged pages have the requested length, whatever is withheld, and are bound to the token.
+// Judged pages have the requested length despite withheld matches, and are bound to the token.
 func TestJudgedPages(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, query, want string }{

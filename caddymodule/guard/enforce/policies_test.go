@@ -374,7 +374,7 @@ func TestPoliciesTotalOfAllowed(t *testing.T) {
 	expectStatus(t, g.get(nobody, "Observation?_summary=count"), http.StatusForbidden)
 }
 
-// Rules evaluate complete resources, whatever elements the client requested.
+// Rules evaluate complete resources, regardless of the requested elements.
 func TestPoliciesWholeResources(t *testing.T) {
 	t.Parallel()
 	for _, target := range []string{"Observation?_elements=id", "Observation?_summary=true", "Observation/a1?_elements=id"} {
@@ -549,7 +549,7 @@ func TestPoliciesIncludedVersion(t *testing.T) {
 	}
 }
 
-// Rules judge each entry of a batch as a request of its own, and reject a transaction with a denied entry.
+// Rules judge each entry of a batch as a separate request, and reject a transaction with a denied entry.
 func TestPoliciesBatch(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, kind, rule, want string }{

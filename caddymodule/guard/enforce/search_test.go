@@ -373,7 +373,7 @@ func TestConstraintsDoNotMix(t *testing.T) {
 	}
 }
 
-// All references of a resource are included if scopes cover the targets, whatever wildcards the FHIR server supports.
+// All references of a resource are included if scopes cover the targets, even if the FHIR server does not support wildcards.
 func TestIncludeAll(t *testing.T) {
 	t.Parallel()
 	encounters := access.Holder{Scope: "patient/Encounter.rs patient/Practitioner.rs", Patient: "a"}

@@ -50,7 +50,7 @@ func (tt writing) check(t *testing.T) {
 	tt.checkAt(newGateway(t, writable...))
 }
 
-// testWritings checks writes, each with a gateway of its own.
+// testWritings checks writes, each with a new gateway.
 func testWritings(t *testing.T, tests []writing) {
 	t.Helper()
 	for _, tt := range tests {
@@ -803,7 +803,7 @@ func TestDeleteMoved(t *testing.T) {
 	}
 }
 
-// requested returns an entry of a bundle without a resource.
+// requested returns a bundle entry that has a request but no resource.
 func requested(method, target string) string {
 	return `{"request":{"method":"` + method + `","url":"` + target + `"}}`
 }

@@ -77,7 +77,7 @@ type Resources interface {
 	// Judge judges a resource. It does not repeat the decision about the whole request.
 	Judge(ctx context.Context, res resource.Resource) Decision
 
-	// DeniesType reports whether all resources of a type are denied, whatever their other elements. False if that is unknown.
+	// DeniesType reports whether all resources of a type are denied, regardless of their other elements. False if that is unknown.
 	DeniesType(ctx context.Context, resourceType string) bool
 
 	// LooksAt reports whether decisions may depend on an element of resources. Long elements that are not needed, such as

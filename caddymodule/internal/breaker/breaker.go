@@ -2,7 +2,7 @@
 // ([Breaker]). While the store is down, calls fail immediately instead of piling up, and background probes detect when it
 // is back:
 //
-//	up ── several consecutive calls time out ──► down: calls fail at once
+//	up ── several consecutive calls time out ──► down: calls fail immediately
 //	up ◄──────────── a probe succeeds ────────── down: one probe at a time
 //
 // It also measures each call, and logs the start and end of an outage.

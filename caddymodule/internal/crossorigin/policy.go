@@ -61,7 +61,7 @@ func Restricted(allows func(origin string) bool) *Policy {
 }
 
 // Answer responds to preflights, and reports whether the request was one. For other requests, it returns a writer
-// that sets the CORS headers of the response, whatever its status, and drops those of later handlers.
+// that sets the CORS headers of the response, regardless of its status, and drops those of later handlers.
 func (p *Policy) Answer(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, bool) {
 	if p == nil {
 		return w, false

@@ -28,9 +28,9 @@ func Check(name string) error {
 	return CheckHeaderValue(name)
 }
 
-// CheckHeaderValue returns an error if an HTTP header field would not carry a text unchanged (RFC 9110 §5.5): recipients
-// trim spaces at both ends, reject control characters, and decode other characters than ASCII differently. The error
-// completes a sentence that begins with the name of the value.
+// CheckHeaderValue returns an error if an HTTP header field could alter a text (RFC 9110 §5.5): recipients trim spaces at
+// both ends, reject control characters, and decode non-ASCII characters differently. The error is worded to follow the
+// name of the value.
 func CheckHeaderValue(text string) error {
 	if strings.HasPrefix(text, " ") || strings.HasSuffix(text, " ") {
 		return errors.New("begins or ends with a space, which HTTP header fields do not carry")

@@ -92,7 +92,7 @@ func (c *Cursor) nested(wanted Kind, closing byte, read func(name []byte) error)
 	return nil
 }
 
-// element calls read for the element or member at an offset, checks that read consumed the value, and advances to the next one.
+// element calls read for the element or member at an offset, checks that read consumed the value, and advances to the next.
 func (c *Cursor) element(seen *nameSet, at int, closing byte, read func(name []byte) error) (next int, more bool, err error) {
 	var said []byte
 	if closing == '}' {

@@ -59,7 +59,7 @@ func Check(text []byte) error {
 // memberPlace is the position of a member in an object, or the position for adding it.
 type memberPlace struct {
 	found           bool
-	first, followed bool // whether it is the first member, and whether another one follows
+	first, followed bool // whether it is the first member, and whether another member follows
 	behind          int  // the end of the preceding text: the value of another member, or the opening brace
 	start, end      int  // position of its value
 }

@@ -260,7 +260,7 @@ func (k Kind) String() string {
 // Error is a failure of the provider that is reported to the client. Its Error method is for the log;
 // [Error.Description] may be shown.
 type Error struct {
-	Kind   Kind // what went wrong
+	Kind   Kind // kind of failure
 	Status int  // status of the token endpoint's response; only for [Refused]
 
 	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or of a Google API) if it has at most

@@ -279,7 +279,7 @@ func introspecting(t *testing.T) *providertest.Provider {
 }
 
 // An access token is stored only without a refresh token, and if its introspection is active. Its expiry is
-// always stored, taken from the ID token if the response has none.
+// always stored, taken from the ID token if the response lacks it.
 func TestAccessTokenIsKept(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

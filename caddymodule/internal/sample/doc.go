@@ -1,4 +1,4 @@
-// Package sample is a small FHIR R4 server in memory, for trials. It has no access control, and loses all changes
+// Package sample is a small FHIR R4 server in memory, for evaluation. It has no access control, and loses all changes
 // when the process ends.
 //
 //	server.go  Server: request, interaction and response; operations; the CapabilityStatement

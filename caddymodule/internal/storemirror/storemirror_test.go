@@ -317,7 +317,7 @@ func TestAskersShareAnAnswer(t *testing.T) {
 	})
 }
 
-// BenchmarkGetNothing checks a token that is not revoked, with 1000 revoked ones in the store.
+// BenchmarkGetNothing looks up a token that is not revoked, with 1000 revoked tokens in the store.
 func BenchmarkGetNothing(b *testing.B) {
 	ctx, stop := context.WithCancel(b.Context())
 	defer stop()

@@ -355,7 +355,7 @@ func outcomeOf(err error) string {
 	return "failed"
 }
 
-// verified authenticates a request in a span of its own.
+// verified authenticates a request in a separate span.
 func verified(by *authenticator, r *http.Request) (*guard.Token, error) {
 	inside, s := span.Request(r, span.Verify)
 	defer s.End()

@@ -71,7 +71,7 @@ func withReplacer(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, caddy.NewReplacer()))
 }
 
-// A request without a valid token has no identity, whatever an earlier handler has set.
+// A request without a valid token has no identity, even if an earlier handler has set one.
 func TestIdentityWithoutToken(t *testing.T) {
 	t.Parallel()
 	r := withReplacer(httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil))

@@ -115,7 +115,7 @@ func (s *pageStates) PutState(ctx context.Context, binding, key string, state []
 	return nil
 }
 
-// makeRoom returns the states that must be discarded for another one.
+// makeRoom returns the states that must be discarded before another state is stored.
 func (s *pageStates) makeRoom(added pageState) (discarded []pageState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

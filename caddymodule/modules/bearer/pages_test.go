@@ -120,7 +120,7 @@ func bindingTo(subject, scope string) string {
 	return bindingOf(&guard.Token{Issuer: "https://issuer.example", Subject: subject, ClientID: "app", Scope: scope})
 }
 
-// A client that exceeds its limit loses its oldest state, whatever the scopes of its tokens; other clients lose none.
+// A client that exceeds its limit loses its oldest state, regardless of the scopes of its tokens; other clients lose none.
 func TestPageStates(t *testing.T) {
 	t.Parallel()
 	states := newStates(store.NewMemory(0, 0), stateLimits{ofClient: 3, bytesOfClient: 100, bytes: 150})

@@ -71,7 +71,7 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// A network that floods the queue gets half of the slots, and another network gets one at once. Requests that wait too long are
+// A network that floods the queue gets half of the slots, and another network gets one immediately. Requests that wait too long are
 // rejected.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -47,7 +47,7 @@ type Remote struct {
 	// Volatile returns the reason why the store may lose data on its own restart; empty if it does not. Default: it does not.
 	Volatile func(context.Context) string
 
-	// Own describes how to give an issuer a store of its own on the same server.
+	// Own describes how to give an issuer a separate store on the same server.
 	Own string
 
 	// Connections returns the number of connections, and how many of them are in use.

@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	watchEvery   = 10 * time.Second       // interval of trials of a healthy store
-	watchTrouble = 2 * time.Second        // interval of trials of a failing store
-	watchFresh   = 500 * time.Millisecond // age up to which the last trial's result is reused
+	watchEvery   = 10 * time.Second       // interval between checks of a healthy store
+	watchTrouble = 2 * time.Second        // interval between checks of a failing store
+	watchFresh   = 500 * time.Millisecond // maximum age of a reused result
 	watchSteady  = 5 * time.Second        // time without failures until a problem ends
 	emptiedFor   = time.Hour              // duration of the warning that a store came back empty
 )
 
-// CheckTimeout is the maximum duration of a trial of a store.
+// CheckTimeout is the maximum duration of a check of a store.
 const CheckTimeout = 3 * time.Second
 
-// Watch tries a store ([store.Try]) periodically and for each readiness check. It logs the beginning and the end of a problem
-// once each. It lives as long as the store, across reloads.
+// Watch checks a store ([store.Try]) periodically and for each readiness probe. It logs a problem once when it begins and
+// once when it ends. It lives as long as the store, across reloads.
 type Watch struct {
 	name    string // of the module, for metrics
 	try     func(context.Context) error
@@ -41,12 +41,12 @@ type Watch struct {
 	logger  latestLogger
 
 	running sync.Once
-	ctx     context.Context // for trials
+	ctx     context.Context // context of all checks
 	end     context.CancelFunc
 
 	mu    sync.Mutex
-	trial chan struct{} // closed at the end of the current trial; nil without one
-	tried time.Time     // end of the last trial
+	trial chan struct{} // closed when the running check ends; nil if no check is running
+	tried time.Time     // time when the last check ended
 	state watchState
 }
 
@@ -54,7 +54,7 @@ type Watch struct {
 type watchState struct {
 	problem  error     // nil: healthy
 	began    time.Time // beginning of the problem
-	well     time.Time // beginning of the trials without failure
+	well     time.Time // time of the first success since the last failure
 	emptied  time.Time // time when the loss of its data was detected
 	volatile string    // reason why the store loses data on its own restart
 	mark     string    // last seen mark of its issuer
@@ -105,7 +105,7 @@ func (w *Watch) run() {
 	}
 }
 
-// check returns the current problem of the store; nil if it is healthy. It tries the store unless the last trial is recent, and
+// check returns the current problem of the store; nil if it is healthy. It runs a check unless the last one is recent, and
 // waits at most CheckTimeout.
 func (w *Watch) check(ctx context.Context) error {
 	select {
@@ -121,7 +121,7 @@ func (w *Watch) check(ctx context.Context) error {
 
 var noTrial = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// begin starts a trial, unless one is in progress or recent.
+// begin starts a check, unless one is running or recent.
 func (w *Watch) begin() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +148,7 @@ func (w *Watch) begin() <-chan struct{} {
 	return done
 }
 
-// note records the result of a trial. A problem begins at once, and ends only after some time without failures, so that
+// note records the result of a check. A problem begins immediately, but ends only after watchSteady without failures, so that
 // consecutive readiness checks agree.
 func (w *Watch) note(err error) {
 	w.mu.Lock()
@@ -278,7 +278,7 @@ func (w *Watch) settle() {
 }
 
 // checkedStore is a store that is used only after it passed its check and belongs to no other issuer, which may be after the
-// start of the gateway. It is checked again whenever following restarts, because the server may be another one.
+// start of the gateway. It is checked again whenever following restarts, because the server may have been replaced.
 type checkedStore struct {
 	store.Singly
 	remote *Remote

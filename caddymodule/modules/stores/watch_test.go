@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// A problem begins at once, is logged once, and ends after some time without failures: a store that fails every other time has
+// A problem begins immediately, is logged once, and ends after some time without failures: a store that fails every other time has
 // a single problem and a single log line.
 func TestStoreWatch(t *testing.T) {
 	t.Parallel()

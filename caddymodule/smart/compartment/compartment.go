@@ -85,7 +85,7 @@ var patientPaths = sync.OnceValue(func() map[string][]resource.Path {
 	return paths
 })
 
-// pathsOf returns the paths of a type's parameters, each once. A parameter for references to patients has the same path as one
+// pathsOf returns the distinct paths of a type's parameters. A parameter for references to patients has the same path as one
 // for all references, because other targets do not matter for membership.
 func pathsOf(resourceType string) []resource.Path {
 	var paths []resource.Path

@@ -76,10 +76,10 @@ type Interaction struct {
 	Async bool
 }
 
-// Kind is a kind of interaction. The zero value is none.
+// Kind is a kind of interaction. The zero value is not a valid kind.
 type Kind uint8
 
-// Interactions of FHIR R4 (http.html#summary). Conditional interactions have kinds of their own.
+// Interactions of FHIR R4 (http.html#summary). Conditional interactions have separate kinds.
 const (
 	// Capabilities is GET metadata.
 	Capabilities Kind = iota + 1

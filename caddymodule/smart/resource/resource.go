@@ -437,7 +437,7 @@ func (r Resource) ParseReference(s string) (Reference, bool) {
 	return Reference{Type: typ, ID: id, Base: base}, true
 }
 
-// cutBase splits a URL into the base URL of its server, which is empty for the resource's own, and the rest.
+// cutBase splits a URL into the server's base URL and the rest. The base is empty for this server and for relative URLs.
 func (r Resource) cutBase(s string) (base, rest string) {
 	for _, own := range r.bases {
 		own = strings.TrimSuffix(own, "/")

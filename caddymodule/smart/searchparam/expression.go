@@ -67,7 +67,7 @@ func union(tokens []string) (parts [][]string) {
 	return append(parts, union(tokens[start:])...)
 }
 
-// isEnclosed reports whether the last token closes the parenthesis of the first one.
+// isEnclosed reports whether the last token closes the parenthesis that the first token opens.
 func isEnclosed(tokens []string) bool {
 	depth := 0
 	for i, t := range tokens {
@@ -330,13 +330,13 @@ var errExpression = errors.New("the expression cannot be judged here")
 var elements string
 
 // Structures contains the elements of FHIR's types by path, such as Observation.value[x], with their possible types. A type
-// code has its code system, as code@system. An element with the content of another one has that element's path, as
+// code has its code system, as code@system. An element that shares its content with another has that element's path, as
 // #Observation.referenceRange.
 //
 // The elements of all types (id, extension and modifierExtension) are omitted.
 type Structures map[string][]string
 
-// r4Structures are R4's. They are parsed once, and only if a site has search parameters of its own.
+// r4Structures are R4's. They are parsed once, and only if a site adds search parameters.
 var r4Structures = sync.OnceValue(func() Structures { return ReadStructures(elements) })
 
 // ReadStructures parses lines of a path, a tab, and types separated by spaces.

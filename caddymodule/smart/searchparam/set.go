@@ -38,7 +38,7 @@ type Set struct{ own map[key]Parameter }
 var (
 	// ErrKnown means that R4 defines the parameter. R4's definition cannot be replaced, because compartments depend on it.
 	ErrKnown = errors.New("FHIR R4 has this search parameter itself")
-	// errDefinition means that a definition is incomplete, or contradicts another one.
+	// errDefinition means that a definition is incomplete, or contradicts another definition.
 	errDefinition = errors.New("unusable search parameter")
 )
 

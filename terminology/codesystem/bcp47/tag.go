@@ -166,7 +166,7 @@ func caseFault(code, written string) error {
 	return fault(start+1, "%q is written %q; the tag is %q", code[start:][:length], written[start:][:length], written)
 }
 
-// orCaseOfWhole returns the error for a grandfathered tag in the wrong case, or else other.
+// orCaseOfWhole returns the error for a grandfathered tag in the wrong case, and other for any other tag.
 func (r *registry) orCaseOfWhole(code string, other error) error {
 	for written := range r.grandfathered {
 		if strings.EqualFold(code, written) {

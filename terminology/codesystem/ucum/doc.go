@@ -1,5 +1,5 @@
 // Package ucum implements the code system of units, http://unitsofmeasure.org (the Unified Code for Units of Measure),
-// as a grammar without list of codes.
+// as a grammar without a list of codes.
 //
 //	ucum.go      the code system: valid expressions and their names
 //	parse.go     parses an expression (UCUM §§1 to 12), with the positions of errors

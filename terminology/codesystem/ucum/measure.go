@@ -183,7 +183,7 @@ func particlesOf(parts []part) dimension {
 // mixed represents a product of a special unit and other factors, which is meaningless (UCUM §22).
 var mixed = &unit{}
 
-// special returns the special unit of an expression, mixed if it has other factors, or nil if it has none.
+// special returns the special unit of an expression, mixed if it has other factors, or nil if it has no special unit.
 func special(parts []part) (found *unit) {
 	others := 0
 	for i := range parts {

@@ -192,7 +192,7 @@ func (p *parser) digits() string {
 	return p.code[start:p.at]
 }
 
-// symbol parses a unit with its prefix. Brackets may contain other characters than symbols: B[10.nV].
+// symbol parses a unit with its prefix. Brackets may contain characters that symbols cannot: B[10.nV].
 func (p *parser) symbol() (string, error) {
 	start := p.at
 	for {

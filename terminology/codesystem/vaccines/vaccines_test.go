@@ -29,7 +29,7 @@ func TestVaccinesEnd(t *testing.T) {
 	}
 }
 
-// A complete CodeSystem replaces a built-in one, whatever its version; a fragment replaces only a fragment.
+// A complete CodeSystem replaces a built-in one, regardless of its version; a fragment replaces only a fragment.
 func TestReplaced(t *testing.T) {
 	terminologytest.Needs(t, "/CodeSystem/$validate-code")
 	for _, version := range []string{"", "2009", "2008", "20260101"} {

@@ -1,7 +1,7 @@
 // Package compose evaluates value sets: [Expander.Codes] lists their codes, and an [Evaluator] with a [Probe] finds
 // a single code without expanding.
 //
-// # Where things are
+// # Files
 //
 //	rules.go          selection of the value set and of the versions of definitions
 //	expander.go       cached and new expansions:

@@ -31,7 +31,7 @@ func TestCostlyDoNotWait(t *testing.T) {
 	})
 }
 
-// TestExpansionOfOneThatLeaves cancels a request that computes an expansion while another one waits for it.
+// TestExpansionOfOneThatLeaves cancels a request that computes an expansion while another request waits for it.
 func TestExpansionOfOneThatLeaves(t *testing.T) {
 	l := libraryOf(t, colours, fixture.ValueSet("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
 	vs, _ := l.set.ValueSets.Find("http://x/vs")

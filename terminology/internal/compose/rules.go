@@ -332,7 +332,7 @@ type ValueSetRef struct {
 	// URL is the canonical: url or url|version.
 	URL string
 
-	// Version is the version, if URL has none.
+	// Version is the version, unless URL contains it.
 	Version string
 
 	// Context is an element of a profile as url#path; its binding identifies the value set.

@@ -178,7 +178,7 @@ func (c *entryCorpus) entry(doc uint32) definitions.Entry { return c.codes.Entri
 // Code returns the code of an entry.
 func (c *entryCorpus) Code(doc uint32) []byte { return c.library.Code(c.entry(doc)) }
 
-// Display returns the display of an entry in the requested languages, or else its code.
+// Display returns the display of an entry in the requested languages, otherwise its code.
 func (c *entryCorpus) Display(doc uint32) []byte {
 	display := c.library.Display(c.entry(doc))
 	if !c.languages.None() {

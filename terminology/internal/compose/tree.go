@@ -42,7 +42,7 @@ func Shape(d *definitions.Set, entries []definitions.Entry, direct bool) *Tree {
 	return newTree(parents)
 }
 
-// above returns the position of a concept's parent if direct, or else of its nearest ancestor in the expansion. It
+// above returns the position of a concept's parent if direct, otherwise of its nearest ancestor in the expansion. It
 // returns false if several paths lead upward.
 func above(cs *definitions.CodeSystem, concept uint32, places []uint32, direct bool) (place uint32, ok bool) {
 	for range maxTreeDepth {

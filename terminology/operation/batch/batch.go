@@ -90,7 +90,7 @@ func validateOne(c *api.Call, l *terminology.Library, common []parameters.Input,
 	return nil, err
 }
 
-// validate validates against a value set if the parameters refer to one, or else against a code system.
+// validate validates against a value set if the parameters refer to one, otherwise against a code system.
 func validate(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]byte, error) {
 	kind := "CodeSystem"
 	if parameters.Find(inputs, "url") != nil || parameters.Find(inputs, "valueSet") != nil {

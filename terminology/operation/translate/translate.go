@@ -630,7 +630,7 @@ type conversion struct {
 	code     string // code of from as requested
 }
 
-// convert adds the codes that are commensurable with a coding: those of the requested value set, or else common codes.
+// convert adds the codes that are commensurable with a coding: those of the requested value set, otherwise common codes.
 // It adds nothing if the request refers to a concept map or another code system, or has no target.
 func (x *translator) convert(c *parameters.Coding, cache *compose.CodeListCache) error {
 	q, systems := x.asked, &x.library.Systems

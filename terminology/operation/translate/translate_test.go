@@ -135,8 +135,8 @@ func TestTranslateConcept(t *testing.T) {
 	}
 }
 
-// A concept map in the request is used exclusively (R4 ConceptMap/$translate, parameter conceptMap). It may refer to
-// loaded ones.
+// If the request contains a concept map, no other is used (R4 ConceptMap/$translate, parameter conceptMap), except the
+// loaded concept maps that it refers to.
 func TestTranslateInline(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, translations...)}
 	inline := func(resource string) string { return `{"name":"conceptMap","resource":` + resource + `}` }

@@ -263,7 +263,7 @@ func (r *request) choose(inValueSet bool) error {
 	return nil
 }
 
-// chooseInSystem is choose for a code system: that of url, codeSystem, the instance, or else system. A coding must be
+// chooseInSystem is choose for a code system: that of url, codeSystem, the instance, or system, in this order. A coding must be
 // of that code system; other codings of a CodeableConcept are ignored (R4 CodeSystem/$validate-code).
 func (r *request) chooseInSystem() error {
 	system, version := outcome.Split(r.shared.URL)

@@ -243,7 +243,7 @@ func (v *validator) lacking() []outcome.Missing {
 	return list
 }
 
-// shown returns the coding that the result is about: the first valid one, or else possibly the first one.
+// shown returns the coding that the result is about: the first valid coding, otherwise possibly the first coding.
 func (v *validator) shown(results []codingResult) *codingResult {
 	for i := range results {
 		if results[i].member {

@@ -20,7 +20,7 @@ import (
 // fullDisk is the environment variable with the file for the process started by TestFullDisk.
 const fullDisk = "CADDY_FHIR_TEST_FULL_DISK"
 
-// A full disk is reported as a full store, including by a trial, and stored data is kept. The test simulates it by a process
+// A full disk is reported as a full store, including by [store.Try], and stored data is kept. The test simulates it by a process
 // limit.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()

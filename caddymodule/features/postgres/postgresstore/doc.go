@@ -18,7 +18,7 @@
 //
 // Each step has a random number, the same for all its attempts. It leaves a row under this
 // number for a minute, with the values that it took. A retry that finds the row reports the
-// step as done, whatever has changed since.
+// step as done, regardless of later changes.
 //
 // # Following
 //

@@ -44,7 +44,7 @@ func (r *room) lock(ctx context.Context) error {
 
 func (r *room) unlock() { <-r.counting }
 
-// set stores a new count. The caller must have the lock.
+// set stores a new count. The caller must hold the lock.
 func (r *room) set(rows int64, exact bool) {
 	r.since.Store(0)
 	r.counted.Store(rows)
@@ -80,7 +80,7 @@ func (r *room) free(ctx context.Context, conn *pgxpool.Conn, n int64) (int64, er
 	return max(left, 0), nil
 }
 
-// count counts the rows. The caller must have the lock.
+// count counts the rows. The caller must hold the lock.
 func (r *room) count(ctx context.Context, conn *pgxpool.Conn) error {
 	var rows int64
 	var exact bool

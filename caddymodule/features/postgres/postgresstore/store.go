@@ -87,7 +87,7 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	})
 }
 
-// The entry of a trial.
+// Entries written by [Store.Try].
 const (
 	trialKind = "trial" // announced, although no follower uses it
 	trialSize = 8 << 10
@@ -110,7 +110,7 @@ func (s *Store) Try(ctx context.Context) error {
 
 // Volatile returns why the server may lose data in a crash; "" if it does not or cannot be queried.
 func (s *Store) Volatile(ctx context.Context) (why string) {
-	_ = s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { // errors do not matter: other checks report them
+	_ = s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { // ignore errors: other checks report them
 		return conn.QueryRow(ctx, `SELECT CASE WHEN current_setting('fsync') = 'off' THEN 'PostgreSQL has fsync off: a crash of its host may lose everything'
 			WHEN relpersistence <> 'p' THEN 'the table is UNLOGGED: a crash of PostgreSQL empties it' ELSE '' END
 			FROM pg_class WHERE oid = $1::regclass`, s.database.sql.table).Scan(&why)

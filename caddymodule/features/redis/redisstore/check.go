@@ -91,7 +91,7 @@ func atLeast(version string, major, minor int) bool {
 }
 
 const (
-	trialKey    = "trial"          // the entry that a trial writes
+	trialKey    = "trial"          // key of the entry that Try writes
 	trialStream = "trial-changes"  // the stream that announces the entry
 	trialMemory = time.Second      // retention of the announcement
 	trialSize   = 8 << 10          // size of the entry
@@ -137,7 +137,7 @@ func (s *Store) TryListening(ctx context.Context) error {
 	return s.explainRight(ctx, err)
 }
 
-// try makes a call of a trial, announced in a separate stream.
+// try executes a call of [Store.Try], announced in a separate stream.
 func (s *stepper) try(ctx context.Context, c *store.Call) error {
 	ctx, cancel := s.connection.bound(ctx)
 	defer cancel()
@@ -225,7 +225,7 @@ func isRight(err error) bool {
 
 // Volatile returns why the server may lose data in a restart; "" if it does not or cannot be queried.
 func (s *Store) Volatile(ctx context.Context) (why string) {
-	_ = s.connection.asked(ctx, func(ctx context.Context) error { // errors do not matter: other checks report them
+	_ = s.connection.asked(ctx, func(ctx context.Context) error { // ignore errors: other checks report them
 		return s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 			text, err := server.Info(ctx, "persistence").Result()
 			if err != nil || parseInfo(text)["aof_enabled"] != "0" {

@@ -404,7 +404,7 @@ func (l *links) closeOthers(address string) {
 	for open := range l.open {
 		if open.address != address {
 			delete(l.open, open)
-			_ = open.TCPConn.Close() // the error does not matter
+			_ = open.TCPConn.Close() // best effort: the connection is abandoned anyway
 		}
 	}
 }

@@ -258,7 +258,7 @@ func newStepID() string {
 var script = redis.NewScript(stepLua)
 
 // invoke runs the script for a number of calls. It returns the number of the failed call, from
-// 1, or else the value found by each call.
+// 1, otherwise the value found by each call.
 func (s *stepper) invoke(ctx context.Context, keys []string, args []any, calls int) (failed int, found []any, err error) {
 	sent := time.Now()
 	reply, err := s.run(ctx, keys, args)

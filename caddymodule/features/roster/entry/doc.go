@@ -2,5 +2,5 @@
 // durable store, so that the cost of a change does not depend on their number.
 //
 //	roster.go   reading and changing the entries, and following changes by other gateways; a snapshot of all entries
-//	updater.go  replacing the authorization server with one with the entries that can be active together
+//	updater.go  replacing the authorization server with one that has all compatible entries
 package entry

@@ -32,7 +32,7 @@ type Updater struct {
 // problem is the reason why an entry is inactive.
 type problem struct {
 	err      error
-	conflict bool // with another entry; removing that entry activates this one
+	conflict bool // with another entry; removing that entry activates this entry
 }
 
 // Attach sets the server of the configuration and the function that replaces it. The server's [authorize.Config.Known]

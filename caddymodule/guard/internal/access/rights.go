@@ -179,8 +179,8 @@ func (r *Rights) isSearched(resourceType string) bool {
 	return resourceType == smart.AnyType || len(r.Shared.Confine(Search{Type: resourceType, Patient: "x"})) > 0
 }
 
-// OnlyWhole reports whether grants that are bound to a patient have the permissions on a type that only grants without a
-// patient can give.
+// OnlyWhole reports whether grants name the permissions on a type, but have no effect because they are bound to a patient:
+// the type can only be accessed without a patient.
 func (r *Rights) OnlyWhole(resourceType string, p smart.Permission) bool {
 	if len(r.For(resourceType, p)) > 0 {
 		return p&smart.Search != 0 && !r.isSearched(resourceType)

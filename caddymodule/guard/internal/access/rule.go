@@ -322,14 +322,14 @@ func (q Search) isOf(p smart.Parameter) bool {
 }
 
 // isToPatients reports whether a parameter refers only to patients, so that a bare id means a patient. In R4, this holds for
-// every element with the name patient, whatever the parameter's targets.
+// every element with the name patient, regardless of the parameter's targets.
 func isToPatients(by searchparam.Parameter) bool {
 	return !slices.ContainsFunc(by.Paths, func(path resource.Path) bool {
 		return path.Target != "Patient" && path.Elements[len(path.Elements)-1] != "patient" && !slices.Equal(by.Targets, []string{"Patient"})
 	})
 }
 
-// Effect is a side effect of storing a resource of a type. What the FHIR server sends or requests afterwards bypasses the
+// Effect is a side effect of storing a resource of a type. Messages and requests of the FHIR server bypass the
 // scopes of the client, so the write itself must be judged by it.
 type Effect string
 

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// samples are resources of a patient, of another, of both, of none, and shared ones. %s is the type.
+// samples are resources that refer to patient a, patient b, both, neither, an Organization or an Observation. %q is the type.
 var samples = []struct{ name, text string }{
 	{"own", `{"resourceType":%q,"id":"x",` + refersTo("Patient/a") + `}`},
 	{"another's", `{"resourceType":%q,"id":"x",` + refersTo("Patient/b") + `}`},

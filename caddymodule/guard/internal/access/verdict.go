@@ -251,7 +251,7 @@ func (c record) all(resource.Resource) Verdict { return covered }
 
 func (c record) ownOrUnassigned(res resource.Resource) Verdict {
 	own := smart.Parameter{Name: "patient", Value: "Patient/" + c.patient}
-	return byItself(matches(searchparam.Set{}, own, res) || !OfPatients(res)) // R4's parameter, whatever a site defines
+	return byItself(matches(searchparam.Set{}, own, res) || !OfPatients(res)) // R4's parameter, regardless of a site's definition
 }
 
 func (c record) inContext(res resource.Resource) Verdict {
@@ -273,7 +273,7 @@ func (c record) ofPatient(res resource.Resource) Verdict {
 	return byItself(isOfPatient(res, c.patient))
 }
 
-// inCompartment judges by R4's compartment. A single reference to the patient suffices, unless another one is to a contained
+// inCompartment judges by R4's compartment. A single reference to the patient suffices, unless another reference is to a contained
 // Patient: that person has no record on this server, so the owner of the resource is unknown.
 func (c record) inCompartment(res resource.Resource) Verdict {
 	return byItself(compartment.InPatient(res, c.patient) && !compartment.NamesContained(res, res))
@@ -315,7 +315,7 @@ func (c record) aboutAll(res resource.Resource, writing bool) Verdict {
 	return v
 }
 
-// aboutTargets judges a Provenance. At least one target must belong to the patient, or else no search would find the
+// aboutTargets judges a Provenance. At least one target must belong to the patient: otherwise no search would find the
 // Provenance.
 func (c record) aboutTargets(res resource.Resource) Verdict {
 	v, namesPatient := c.dependent(res, "target")

@@ -203,7 +203,7 @@ func escapedJSON(r *rand.Rand, value any) string {
 	return string(text)
 }
 
-// Rewriting changes only the addresses of any JSON, whatever its escapes and the boundaries of its pieces.
+// Rewriting changes only the addresses of any JSON, regardless of its escapes and the boundaries of its pieces.
 func TestReplacerProperty(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -220,7 +220,7 @@ func (x *xmlLinks) link(start *xml.StartElement, from int64) error {
 }
 
 // OfEntry returns the first fullUrl or response.location of an entry in the beginning of a Bundle, because the FHIR server
-// generates these. Similar members of a resource may be a client's. Empty if there is none.
+// generates these. Similar members of a resource may come from a client. Empty if absent.
 func OfEntry(format message.Format, text []byte) string {
 	if format == message.XML {
 		return ofEntryXML(xml.NewDecoder(bytes.NewReader(text)))

@@ -1,4 +1,4 @@
-// Package bundle answers batches and transactions. Each entry is a request of its own.
+// Package bundle answers batches and transactions. Each entry is handled as a separate request.
 //
 //	bundle.go       the entries of a batch, one after the other, or all at once if nothing needs judging
 //	transaction.go  a transaction: all entries are judged before the judged requests are sent
@@ -32,15 +32,15 @@ import (
 
 // Bundles answers the batches and transactions of one request.
 type Bundles struct {
-	Server     *fhirserver.Server // sends requests to the FHIR server
-	Judge      *judge.Judge       // judges the responses of the FHIR server
+	Server     *fhirserver.Server // client of the FHIR server
+	Judge      *judge.Judge       // judge of the FHIR server's responses
 	At         message.Addresses  // public addresses of the FHIR API
-	Entries    entries            // answers entries
+	Entries    entries            // handler of single entries
 	MaxEntries int                // maximum number of entries per bundle
 	Limit      int64              // maximum total size of the responses in bytes
 }
 
-// entries answers the entries of a bundle as requests of their own.
+// entries answers the entries of a bundle as separate requests.
 type entries interface {
 	// Answer answers an entry.
 	Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
@@ -253,7 +253,7 @@ func (e *submitted) readRequest(c *rawjson.Cursor) error {
 // methods are the permitted methods of an entry. R4's HEAD is excluded, because its response would be an empty entry.
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// call returns the entry as a request of its own.
+// call returns the entry as a separate request.
 func (e *submitted) call() (c message.Call, i interaction.Interaction, err error) {
 	if !slices.Contains(methods, e.method) {
 		return c, i, message.Invalid(message.ErrBody, "The entry's request.method is none of GET, POST, PUT, PATCH and DELETE.")
@@ -280,7 +280,7 @@ func (e *submitted) call() (c message.Call, i interaction.Interaction, err error
 
 // target returns the path and query of request.url. It must be relative to the base (R4 bundle.html), and is decoded once and
 // checked like the path of a request. Absolute URLs are rejected even below the base, because proxies and servers can disagree
-// about what the base is.
+// about the base.
 func (e *submitted) target() (path, query string, err error) {
 	path, query, _ = strings.Cut(e.url, "?")
 	if e.url == "" {

@@ -351,7 +351,7 @@ func isURN(s string) bool {
 }
 
 // resolved returns the body of an entry with references to other entries replaced by the resources that these write. An
-// unresolved URN is rejected, except in a Bundle, which has entries of its own.
+// unresolved URN is rejected, except in a Bundle, because it may refer to its own entries.
 func (t *transaction) resolved(p *part, text []byte) ([]byte, error) {
 	if len(text) == 0 {
 		return text, nil

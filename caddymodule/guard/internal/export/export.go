@@ -177,7 +177,7 @@ var exportParameters = map[string]string{
 	"patient": "valueReference",
 }
 
-// selection determines what a kick-off may select.
+// selection contains the types and filters that a kick-off may request.
 type selection struct {
 	access.WholeTypes
 	of         interaction.Interaction

@@ -487,7 +487,7 @@ func (f *fileWriter) FlushError() error {
 	return http.NewResponseController(f.to).Flush()
 }
 
-// end ends one of the FHIR server's files.
+// end writes the last line of a file, or returns an error if the FHIR server failed or the file is malformed.
 func (f *fileWriter) end() error {
 	switch {
 	case f.status == 0:

@@ -2,7 +2,7 @@
 // requests have priority.
 //
 //	Share.Grow ── larger than the whole memory ──► ErrTooMuch
-//	   │ at once, if there is room for the person, the client and all, and no older request waits for the same
+//	   │ immediately, if there is room for the person, the client and all, and no older request waits for the same
 //	   ▼
 //	waits for the maximum it may need ── timeout, or the youngest request of a deadlock ──► ErrBusy
 //	   │ until others release memory

@@ -225,7 +225,7 @@ func TestAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		holder, s := grown(t, m, 60), m.Share()
 		for range 2 {
-			if err := s.Grow(t.Context(), 10, 50); err != nil { // at once, so without memory ahead
+			if err := s.Grow(t.Context(), 10, 50); err != nil { // immediately, so without memory ahead
 				t.Fatal(err)
 			}
 		}
@@ -444,7 +444,7 @@ func TestNeighborOfWaiters(t *testing.T) {
 	})
 }
 
-// Requests of one client do not overtake each other, or else a large one could wait forever.
+// Requests of one client do not overtake each other: otherwise a large request could wait forever.
 func TestOwnersOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {
 		first, second := ownedBy(t, m, "alice", "app", 20), ownedBy(t, m, "bob", "app", 20)
@@ -476,7 +476,7 @@ func TestHoldersFirst(t *testing.T) {
 	})
 }
 
-// In a deadlock within owners' parts, the youngest holder is rejected at once, although there is room for other owners.
+// In a deadlock within owners' parts, the youngest holder is rejected immediately, although there is room for other owners.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	type holder struct {

@@ -46,7 +46,7 @@ func New(base string, l Limits, share *fairmemory.Share, next message.NextHandle
 // Asked returns the number of requests sent since [Server.Begin].
 func (x *Server) Asked() int { return x.asked }
 
-// Begin resets the counter for the next entry of a bundle, which has a limit of its own.
+// Begin resets the counter for the next entry of a bundle: the limit applies per entry.
 func (x *Server) Begin() { x.asked = 0 }
 
 // ownHeaders are headers of the client's request that are not forwarded, in the canonical form of net/http: they describe that

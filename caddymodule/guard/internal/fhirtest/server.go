@@ -51,7 +51,7 @@ type Server struct {
 	OmitsTotals bool
 	// Integrity rejects a resource that refers to a missing one, as HAPI does.
 	Integrity bool
-	// MinCount and MaxCount limit the number of matches on a page, whatever _count is. Default: no limits.
+	// MinCount and MaxCount limit the number of matches on a page, regardless of _count. Default: no limits.
 	MinCount, MaxCount int
 	// Answers are handlers for other requests, such as operations and jobs, by path below the base.
 	Answers map[string]http.HandlerFunc

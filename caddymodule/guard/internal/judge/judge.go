@@ -141,7 +141,7 @@ func (x *Judge) IsInRecord(ctx context.Context, g access.Grant, of interaction.R
 	return s.InRecord, err
 }
 
-// standing looks up the token's permissions on a resource that another one depends on. Dependencies of that resource are not
+// standing looks up the token's permissions on a resource that another resource depends on. Dependencies of that resource are not
 // looked up.
 func (x *Judge) standing(ctx context.Context, patient string, of interaction.Reference) (access.Standing, error) {
 	key := standingKey{of, patient}
@@ -268,7 +268,7 @@ func (x *Judge) EvenOut(ctx context.Context, resourceType string, grants []acces
 	return refusal
 }
 
-// boundTo returns the patients to whom grants are bound, each once.
+// boundTo returns the patients to whom grants are bound, without duplicates.
 func boundTo(grants []access.Grant) []string {
 	var all []string
 	for _, g := range grants {

@@ -227,7 +227,7 @@ func TestProvenanceOfOwn(t *testing.T) {
 	}
 }
 
-// Only DocumentReferences that name a Binary as an attachment open it, whatever the FHIR server's search finds.
+// Only DocumentReferences that name a Binary as an attachment open it, regardless of other matches of the FHIR server's search.
 func TestReferrerNamesBinary(t *testing.T) {
 	t.Parallel()
 	rights := access.New(access.Holder{Scope: "patient/*.rs", Patient: "p"}, access.NewShared(nil))

@@ -162,7 +162,7 @@ type Held struct {
 }
 
 // Hold calls the next handler and buffers its response. Each part is admitted before it is buffered. The result must be
-// released, even with an error. If a write is refused, the resulting abort of a proxy is not a failure of its own.
+// released, even with an error. If a write is refused, the resulting abort of a proxy is not an additional failure.
 func Hold(next NextHandler, r *http.Request, admit func(bytes int) error) (h *Held, err error) {
 	h = &Held{Answer: Answer{Header: http.Header{}}, body: Buffers.Get().(*bytes.Buffer), admit: admit}
 	defer func() {

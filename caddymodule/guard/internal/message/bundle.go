@@ -17,7 +17,7 @@ import (
 
 // Bundle is a Bundle whose resources stay text.
 type Bundle struct {
-	ResourceType string  // Bundle, or the type of another resource in its place
+	ResourceType string  // Bundle, or another type if the resource is not a Bundle
 	Kind         string  // Bundle.type
 	Total        int     // -1 if unknown
 	Links        Links   // Bundle.link
@@ -259,7 +259,7 @@ func (to Addresses) Parse(text []byte) (resource.Resource, error) {
 // ResourceURL matches the type, id and version at the end of a resource's URL.
 var ResourceURL = regexp.MustCompile(`(?:^|/)([A-Z][A-Za-z]+/[A-Za-z0-9.-]{1,64}(?:/_history/[A-Za-z0-9.-]{1,64})?)$`)
 
-// LocalURL returns the client address of a resource, whatever the FHIR server's base URL is.
+// LocalURL returns the client address of a resource, regardless of the FHIR server's base URL.
 func (to Addresses) LocalURL(address string) (string, bool) {
 	address, _, _ = strings.Cut(address, "?")
 	if match := ResourceURL.FindStringSubmatch(address); match != nil {

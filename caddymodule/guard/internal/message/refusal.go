@@ -59,7 +59,7 @@ func NotFound() *guard.Error {
 // IsOutside reports whether a rejection is for a missing or uncovered resource.
 func IsOutside(err error) bool { return errors.Is(err, ErrOutside) }
 
-// Invalid rejects a request that is malformed, whatever the token.
+// Invalid rejects a request that is malformed, regardless of the token.
 func Invalid(err error, format string, args ...any) *guard.Error {
 	return &guard.Error{Status: http.StatusBadRequest, Description: fmt.Sprintf(format, args...), Err: err}
 }
@@ -110,7 +110,7 @@ func Lacking(rights *access.Rights, i interaction.Interaction) string {
 	return rights.Lacking(i.Type, i.Permission(), ofAll)
 }
 
-// typesOf returns the types in _type of a search of the system or of a compartment, each once.
+// typesOf returns the types in _type of a search of the system or of a compartment, without duplicates.
 func typesOf(i interaction.Interaction) (types []string) {
 	if i.Kind != interaction.SystemSearch && (i.Kind != interaction.CompartmentSearch || i.Type != "" && i.Type != smart.AnyType) {
 		return nil

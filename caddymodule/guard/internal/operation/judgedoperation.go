@@ -448,7 +448,7 @@ func (j *judgedCall) isMember(res resource.Resource) bool {
 	return false
 }
 
-// finish adds the self link, and the link to the rest if there is one.
+// finish adds the self link and, if entries remain, the next link.
 func (j *judgedCall) finish(ctx context.Context, out *message.Bundle, rest *paging.Place) (*message.Answer, error) {
 	out.Links = []message.Link{{Relation: "self", URL: j.x.At.URL(j.c.Path, j.c.Query)}}
 	if rest != nil {

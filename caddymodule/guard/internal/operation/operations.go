@@ -64,7 +64,7 @@ type Operation struct {
 // Operations are the permitted operations by name. All others are rejected.
 type Operations map[string][]Operation
 
-// operationExport has rules of its own: see package export.
+// operationExport is handled by package export.
 const operationExport = "$export"
 
 // delivering are operations that return or trigger the notifications of another client's Subscription, or process a message.

@@ -20,7 +20,7 @@ func (b branch) with(p smart.Parameter) branch {
 	return b
 }
 
-// addBranch adds a branch unless another one finds all its matches. The branch replaces branches whose matches it all
+// addBranch adds a branch unless another branch finds all its matches. The branch replaces branches whose matches it all
 // finds, and is joined with a branch that differs only in the value of a single parameter, since a comma means or.
 func addBranch(all []branch, b branch) []branch {
 	if slices.ContainsFunc(all, func(other branch) bool { return other.findsAllOf(b) }) {
@@ -41,13 +41,13 @@ func (b branch) isBeside(o branch) bool {
 	return b.resourceType == o.resourceType && b.within == o.within
 }
 
-// findsAllOf reports whether the branch certainly finds all matches of another one, judging by their parameters.
+// findsAllOf reports whether the branch certainly finds all matches of another branch, judging by their parameters.
 func (b branch) findsAllOf(o branch) bool {
 	return b.isBeside(o) && (b.patient == "" || b.patient == o.patient) &&
 		!slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !slices.Contains(o.confining, p) })
 }
 
-// intersect restricts the branch to matches that another one also finds. It returns false for two different compartments,
+// intersect restricts the branch to matches that another branch also finds. It returns false for two different compartments,
 // which no single search can intersect.
 func (b *branch) intersect(o branch) bool {
 	if b.patient != "" && o.patient != "" && b.patient != o.patient || b.within != o.within {
@@ -96,7 +96,7 @@ func (b branch) finds(rights *access.Rights, res resource.Resource) bool {
 	return !slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !rights.FoundBy(p, res) })
 }
 
-// typesIn returns the types of branches, each once.
+// typesIn returns the types of branches, without duplicates.
 func typesIn(branches []branch) []string {
 	var types []string
 	for _, b := range branches {
@@ -195,11 +195,11 @@ func searchable(rights *access.Rights) []string {
 	return slices.Concat(commonTypes, rest)
 }
 
-// commonTypes are the first types in a search of all types, because most records have one of them.
+// commonTypes are searched first in a search of all types: most stored resources have one of these types.
 var commonTypes = strings.Fields(`Patient Observation Condition Encounter AllergyIntolerance MedicationRequest Procedure Immunization
 	DiagnosticReport DocumentReference CarePlan CareTeam Goal Coverage ExplanationOfBenefit Claim Appointment ServiceRequest`)
 
-// typesOf returns the types in _type, each once.
+// typesOf returns the types in _type, without duplicates.
 func typesOf(parameters []smart.Parameter) ([]string, error) {
 	var types []string
 	for _, p := range parameters {

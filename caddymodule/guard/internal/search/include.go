@@ -104,7 +104,7 @@ func checkInclude(modifier string) error {
 	return nil
 }
 
-// included returns the included entries for the matches of a page, each once.
+// included returns the included entries for the matches of a page, without duplicates.
 func (m *merge) included(ctx context.Context, along along) ([]message.Entry, error) {
 	others := m.others
 	switch {
@@ -164,7 +164,7 @@ func withoutOldVersions(ctx context.Context, judge *judge.Judge, matches []messa
 	return kept, nil
 }
 
-// candidatesOf returns the visible entries that are not matches, each once.
+// candidatesOf returns the visible entries that are not matches, without duplicates.
 func candidatesOf(ctx context.Context, grants *grants, w web, entries []message.Entry) ([]candidate, error) {
 	var found []candidate
 	seen := map[string]bool{}

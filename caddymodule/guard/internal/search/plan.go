@@ -51,7 +51,7 @@ type query struct {
 	sent       []smart.Parameter // parameters of the client, which messages of the FHIR server may repeat
 	parameters []smart.Parameter // parameters for the FHIR server
 	order      order             // order of the merged results
-	chained    bool              // the gateway resolved a chain by searches of its own
+	chained    bool              // the gateway resolved a chain by additional searches
 	nothing    bool              // a chain matched nothing, so the search has no matches
 }
 

@@ -62,7 +62,7 @@ func (w permission) allows(ctx context.Context, g access.Grant, before, after *v
 	return w.checkAttachments(ctx, g, before, after)
 }
 
-// checkCovered rejects a version that no grant covers, whatever the stored version is.
+// checkCovered rejects a version that no grant covers, regardless of the stored version.
 func (w permission) checkCovered(ctx context.Context, after *version) error {
 	for _, g := range w.grants {
 		if ok, err := w.covers(ctx, g, after); ok || err != nil {

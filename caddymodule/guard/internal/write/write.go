@@ -32,7 +32,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// permission decides what the grants for a write allow.
+// permission decides whether the grants allow a write.
 type permission struct {
 	judge        *judge.Judge
 	shared       access.Shared
@@ -137,7 +137,7 @@ func (w *write) resolve(ctx context.Context) error {
 	return err
 }
 
-// newWrite rejects writes that no scope permits, whatever the resource is.
+// newWrite rejects writes that no scope permits, regardless of the resource.
 func (x *Writes) newWrite(ctx context.Context, c message.Call, i interaction.Interaction) (*write, error) {
 	p, rights := i.Permission()&^smart.Search, x.Judge.Rights()
 	w := &write{in: x, c: c, i: i, whole: rights.Whole(i.Type, p) && (p == smart.Delete || len(rights.Opening(i.Type)) == 0)}

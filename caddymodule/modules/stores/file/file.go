@@ -101,7 +101,7 @@ const (
 )
 
 // Start opens the file, so that a failure is an error of the configuration instead of the first sign-in. It waits for a process
-// that is stopping, and fails at once if another gateway is running with the file.
+// that is stopping, and fails immediately if another gateway is running with the file.
 func (f *Store) Start(logger *slog.Logger) error {
 	f.file.SetLogger(logger)
 	f.file.SetMaxEntries(f.MaxEntries)

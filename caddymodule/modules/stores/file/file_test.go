@@ -19,7 +19,7 @@ func newProcess(t *testing.T, path string) (*Store, pooledFile) {
 	return &Store{key: path, file: p.file, mark: p.mark}, p
 }
 
-// A gateway that starts with the file of a running gateway fails at once. If that gateway is stopping, it waits.
+// A gateway that starts with the file of a running gateway fails immediately. If that gateway is stopping, it waits.
 func TestSecondGateway(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
