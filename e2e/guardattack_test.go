@@ -91,7 +91,7 @@ func (r *attackRun) fault(as *attackedAs, a guardattack.Attack, kind, detail str
 // body, sometimes while the next request is being sent. Such a request gets 502, and is resent as an app would do.
 func (r *attackRun) send(as *attackedAs, a guardattack.Attack) (answer, bool) {
 	got, err := r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
-	if got.status == http.StatusBadGateway || bytes.Contains(got.body, []byte(`"502 Bad Gateway"`)) { // of an entry in a batch
+	if got.status == http.StatusBadGateway || bytes.Contains(got.body, []byte(`"502 Bad Gateway"`)) { // status of an entry in a batch
 		got, err = r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
 	}
 	if err != nil {

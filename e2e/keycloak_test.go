@@ -201,7 +201,7 @@ func (k *keycloakServer) addClient(t *testing.T, gateway, idp string, further ma
 		"protocolMappers": []map[string]any{{
 			"name": "groups", "protocol": "openid-connect", "protocolMapper": "oidc-group-membership-mapper",
 			"config": map[string]string{"claim.name": "groups", "full.path": "false", "id.token.claim": "true", "userinfo.token.claim": "true"},
-		}, { // for introspection of its tokens
+		}, { // lets the gateway introspect its tokens
 			"name": "audience", "protocol": "openid-connect", "protocolMapper": "oidc-audience-mapper",
 			"config": map[string]string{"included.client.audience": idp, "access.token.claim": "true", "introspection.token.claim": "true"},
 		}},

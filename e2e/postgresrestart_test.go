@@ -62,7 +62,7 @@ func awaitPut(t *testing.T, s store.Store, key string) time.Duration {
 // A killed server has kept all acknowledged changes, and the gateways continue when it is back, with or without
 // its data.
 func TestPostgresRestarts(t *testing.T) {
-	server := startPostgres(t) // with fsync
+	server := startPostgres(t) // fsync is on
 	s := openPostgres(t, postgresstore.Config{DSN: server.dsn(""), Table: postgresTable()})
 	for i := range 3 {
 		acknowledged := putUntilDown(t, s, fmt.Sprint("round", i), server)

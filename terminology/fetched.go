@@ -30,8 +30,8 @@ type Source interface {
 	Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error)
 }
 
-// Fetched fetches definitions from a [Source] on first use and adds them to those of the library. Of several versions
-// the latest wins, wherever it is from. Its fields must be set before use; it is then safe for concurrent use.
+// Fetched fetches definitions from a [Source] on first use and adds them to those of the library. The latest
+// version wins, regardless of its source. Its fields must be set before use; it is then safe for concurrent use.
 type Fetched struct {
 	// Source is the source of definitions. Required.
 	Source Source

@@ -26,7 +26,7 @@ type Watch struct {
 	library  atomic.Pointer[Library]
 
 	loading sync.Mutex
-	files   fingerprint // at the last attempt to load them
+	files   fingerprint // fingerprint at the last attempt to load the files
 
 	mu    sync.Mutex
 	state State

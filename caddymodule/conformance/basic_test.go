@@ -195,7 +195,7 @@ func (p *relyingParty) twice(wait time.Duration, change func(first *signInFlow) 
 	p.t.Helper()
 	first = p.flow(nil)
 	if wait > 0 {
-		time.Sleep(wait) // in a bubble
+		time.Sleep(wait) // returns immediately in a synctest bubble
 	}
 	second = p.flow(change(first))
 	if signedIn := second.signIns > 0; signedIn != again || second.consents > 0 {
@@ -272,7 +272,7 @@ func moduleCodeReuseLater(p *relyingParty) {
 	form := p.codeForm(p.granted(q, p.ask(q)).Get("code"))
 	token := p.exchange(form).AccessToken
 	p.checkUserinfo(p.Get("/oauth2/userinfo", token), map[string]any{"sub": "alice"})
-	time.Sleep(30 * time.Second) // in a bubble
+	time.Sleep(30 * time.Second) // returns immediately in a synctest bubble
 	p.refusedToken(form, badRequest, "invalid_grant")
 	if r := p.Get("/oauth2/userinfo", token); r.StatusCode != http.StatusUnauthorized {
 		p.t.Errorf("the first access token: %d", r.StatusCode)

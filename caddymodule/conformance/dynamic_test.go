@@ -183,7 +183,7 @@ func moduleKeyRotation(p *relyingParty) {
 	client.refreshed(offlineScope, func() {
 		client.client.key = rsaKey(1, unguessable())
 		client.publishKeys(path)
-		time.Sleep(time.Minute) // in a bubble
+		time.Sleep(time.Minute) // returns immediately in a synctest bubble
 	})
 }
 

@@ -47,7 +47,7 @@ type relyingParty struct {
 	registers    bool         // the client has registered itself
 	server       *partyServer // server of registered clients
 	skipped      bool         // the module was skipped, which is allowed
-	scope        string       // scope of launches; default: that of the kind of launch
+	scope        string       // scope of launches; default: depends on the kind of launch
 	opensWith    url.Values   // launch context from the EHR; nil for a standalone launch
 }
 

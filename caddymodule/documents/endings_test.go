@@ -33,7 +33,7 @@ import (
 type endings struct {
 	*authorizetest.Browser
 	t        *testing.T
-	config   func(*authorize.Config) // for all servers of the test
+	config   func(*authorize.Config) // applied to all servers of the test
 	change   func(*authorize.Config) // applied by a reload
 	store    store.Store
 	provider *providertest.Provider // nil if the password was checked locally
@@ -76,7 +76,7 @@ func newEndings(t *testing.T, p *providertest.Provider, before func(*authorize.C
 	return e
 }
 
-// reload replaces the server with one with a changed configuration.
+// reload replaces the server with a server with a changed configuration.
 func (e *endings) reload(change func(*authorize.Config)) {
 	e.change = change
 	e.Server = authorizetest.New(e.t, e.config)

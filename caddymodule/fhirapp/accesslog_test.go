@@ -247,7 +247,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	const outcome, another = "	handle_errors {\n\t\tfhir_outcome\n\t}\n", "	handle_errors {\n\t\trespond \"sorry\"\n\t}\n"
 	down := httptest.NewUnstartedServer(http.NotFoundHandler())
 	down.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	down.StartTLS() // with an untrusted certificate
+	down.StartTLS() // has an untrusted certificate
 	t.Cleanup(down.Close)
 	example := gatewaytest.ExampleText(t, "", "")
 	trust := gatewaytest.ExampleText(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+down.URL+"\n\t\t}\n")

@@ -33,7 +33,7 @@ type endedGrants struct {
 
 // grantsOfPerson is the result for one user of ?users=.
 type grantsOfPerson struct {
-	User string `json:"user"` // as in the request
+	User string `json:"user"` // user as named in the request
 	*endedGrants
 
 	// Status is the HTTP status that a request for this user alone would get.

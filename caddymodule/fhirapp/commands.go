@@ -59,7 +59,7 @@ type check struct {
 }
 
 const (
-	checkTimeout = 10 * time.Second       // for each check
+	checkTimeout = 10 * time.Second       // timeout of each check
 	heldTimeout  = 500 * time.Millisecond // for the lock of a file that a running gateway may hold
 )
 

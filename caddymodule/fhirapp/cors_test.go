@@ -234,7 +234,7 @@ func TestCORSOfJSON(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		cors []string
-		want string // in the error
+		want string // text in the error
 	}{
 		"clients without a fhir app": {[]string{"clients"}, "cors clients requires the fhir global option, which defines the clients"},
 		"no origin":                  {[]string{"https://app.example.org/"}, `"https://app.example.org/" is neither`},

@@ -177,7 +177,7 @@ const kindGoogle = "google"
 
 // providerKind contains the defaults for providers of a kind. Options override them.
 type providerKind struct {
-	name, issuer  string            // of the only provider of this kind
+	name, issuer  string            // name and issuer of the only provider of this kind
 	claims        map[string]string // upstream claim by our claim
 	acrMap        map[string]string // our acr class by upstream acr
 	acrClaim      string            // name of the claim used instead of acr

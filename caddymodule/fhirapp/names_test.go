@@ -21,7 +21,7 @@ import (
 type entrance struct {
 	takes   func(t *testing.T, name string) bool
 	foreign bool // the sub is of another issuer
-	spaces  bool // also rejects inner spaces
+	spaces  bool // whether inner spaces are rejected
 }
 
 // jsonOf returns a JSON object.

@@ -124,7 +124,7 @@ func TestUpstreamCredentials(t *testing.T) {
 	ask(newGateway(t, caddyfile(portOf(server))), http.StatusBadGateway, "two")
 	first.Issue("four", file("client.pem"), file("client.key"))
 
-	server = newGuardedServer(t, second, first) // with a certificate from another authority
+	server = newGuardedServer(t, second, first) // presents a certificate from another authority
 	g = newGateway(t, caddyfile(portOf(server)))
 	server.password.Store("p2")
 	ask(g, http.StatusBadGateway, "")

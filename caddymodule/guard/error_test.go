@@ -164,7 +164,7 @@ func TestStepUp(t *testing.T) {
 		name      string
 		asked     StepUp
 		token     Token
-		challenge string // in addition to the description
+		challenge string // challenge parameters in addition to the description
 	}{
 		{"nothing", StepUp{}, Token{}, ""},
 		{"the class", gold, Token{ACR: "silver"}, ""},

@@ -353,7 +353,7 @@ func readIntrospection(ctx context.Context, response *http.Response, by reader) 
 
 // reader contains the settings for reading a response.
 type reader struct {
-	claims           *tokenclaim.Names // to copy from the response
+	claims           *tokenclaim.Names // claims to copy from the response
 	keys             KeySet            // keys of the issuer; nil: signed responses are rejected
 	issuer, audience string
 	now              time.Time

@@ -69,7 +69,7 @@ func TestIntrospectorLifetimes(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		expires  time.Duration
-		lifetime time.Duration // as configured
+		lifetime time.Duration // configured cache lifetime
 		want     time.Duration // time in the cache
 	}{
 		{"default", time.Hour, 0, time.Minute},

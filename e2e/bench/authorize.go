@@ -44,7 +44,7 @@ const gatewayOptions = proxied + `	fhir {
 // duty is an operation of an authorization server under load.
 type duty struct {
 	name  string
-	scope string // scope of the sign-in; empty for none
+	scope string // scope of the sign-in; empty if none
 	do    func(*visitor) operation
 }
 

@@ -18,7 +18,7 @@ func (a *Attacker) read() Attack {
 	case 1:
 		attack.Path, attack.Victim = "_history?_since=2000-01-01T00:00:00Z", ""
 	case 2:
-		attack.Path = a.resourceType() + "/" + r.ID // with another type
+		attack.Path = a.resourceType() + "/" + r.ID // the id combined with another type
 	case 3:
 		attack.Path = r.Reference() + pick(a, "?_summary=true", "?_summary=text", "?_elements=id", "?_format=xml", "?_pretty=true", "?_id="+a.own().ID, "?patient="+a.World.Patient(a.Own))
 	}

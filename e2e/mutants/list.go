@@ -32,7 +32,7 @@ func readAll(folder string) ([]mutant, error) {
 
 func parse(text string) ([]mutant, error) {
 	var all []mutant
-	var suites []suite // of the following mutants
+	var suites []suite // suites that test the following mutants
 	for n, line := range strings.Split(text, "\n") {
 		sign, rest, _ := strings.Cut(line, " ")
 		switch {

@@ -9,7 +9,7 @@ import (
 
 // mutant is the code without one of its checks.
 type mutant struct {
-	file     string // from the root of the module
+	file     string // path relative to the root of the module
 	removes  string // the removed check
 	old, new []string
 

@@ -46,7 +46,7 @@ func (h *historian) once(ctx context.Context) error {
 	}
 	switch n := h.random.IntN(100); {
 	case n < 1:
-		return h.signIn(ctx) // in another browser
+		return h.signIn(ctx) // signs in with another browser
 	case n < 15:
 		h.newGrant(ctx)
 	case n < 40:

@@ -13,7 +13,7 @@ import (
 type counter struct {
 	target string
 	trips  atomic.Int64
-	bytes  atomic.Int64 // in both directions
+	bytes  atomic.Int64 // bytes in both directions
 }
 
 // listen starts a proxy to an address.

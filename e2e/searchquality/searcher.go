@@ -25,7 +25,7 @@ type searcher struct {
 // answer is the result of a question.
 type answer struct {
 	question
-	rank  int              // of the first wanted hit, from 1; 0 for none
+	rank  int              // of the first wanted hit, from 1; 0 if none
 	hit   expansion.Code   // first wanted hit
 	first []expansion.Code // first page
 	total int

@@ -22,7 +22,7 @@ type diagnosis struct {
 	Code      string      `xml:"name"`
 	Title     string      `xml:"desc"`
 	Terms     []string    `xml:"inclusionTerm>note"`
-	Sevenths  []seventh   `xml:"sevenChrDef>extension"` // also for child codes
+	Sevenths  []seventh   `xml:"sevenChrDef>extension"` // apply to child codes, too
 	Diagnoses []diagnosis `xml:"diag"`
 }
 

@@ -201,7 +201,7 @@ func TestFetchedAges(t *testing.T) {
 		time.Sleep(time.Hour - time.Second)
 		step("a")
 		time.Sleep(time.Second)
-		step("a", it) // the old one, while the new one is fetched
+		step("a", it) // serves the old definition while fetching the new one
 		step("b")
 		source.Set(errors.New("down"))
 		time.Sleep(time.Hour)
@@ -212,13 +212,13 @@ func TestFetchedAges(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		step("b", it)
 		time.Sleep(10 * time.Hour)
-		step("b", it) // detects that it has expired
+		step("b", it) // detects that the definition has expired
 		step("", it)
 		source.Set(nil, young)
 		step("b", it)
 		source.Set(nil)
 		time.Sleep(time.Hour)
-		step("b", it) // detects that it was deleted
+		step("b", it) // detects that the definition was deleted
 		step("", it)
 		step("")
 		source.Set(nil, old)

@@ -284,7 +284,7 @@ func Seconds(wait time.Duration) string {
 
 const (
 	maxFailures    = 1000     // maximum number of stored failures
-	maxFailureBody = 16 << 10 // in bytes
+	maxFailureBody = 16 << 10 // maximum size in bytes
 )
 
 // failure is a failure of an origin.

@@ -326,7 +326,7 @@ type sketch struct {
 	seed       uint64 // protects against crafted hash collisions
 	counters   [rows][]uint8
 	doorkeeper []uint64
-	shift      int // from a hash to an index of counters
+	shift      int // shift that reduces a hash to an index of counters
 	added      int
 	sample     int // number of additions after which the counters are halved
 }

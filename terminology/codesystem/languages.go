@@ -91,7 +91,7 @@ func likeness(tag, wanted string) int {
 	return languageDiffers
 }
 
-// List returns the languages in the format of [ParseLanguages], the most preferred first; "" for none.
+// List returns the languages in the format of [ParseLanguages], the most preferred first; "" if none.
 func (l *Languages) List() string {
 	var list []string
 	for _, r := range l.ranges {

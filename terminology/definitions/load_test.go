@@ -234,7 +234,7 @@ func TestProgressOfSmallFiles(t *testing.T) {
 	var log, terminal bytes.Buffer
 	name := t.TempDir() + "/small.json"
 	fixture.WriteFile(t, name, []byte(fixture.Animals))
-	logger := slog.New(slog.NewTextHandler(&log, nil)) // at level info
+	logger := slog.New(slog.NewTextHandler(&log, nil)) // logs level info and above
 	if _, err := Load(t.Context(), Options{Definitions: []string{name}, Logger: logger, Terminal: &terminal}); err != nil {
 		t.Fatal(err)
 	}

@@ -194,7 +194,7 @@ const DefinitionWeights = "definitions"
 
 // Usage contains the usage weights of codes. Files take precedence over the extension itemWeight.
 type Usage struct {
-	Files *weights.Weights // weights from files; nil for none
+	Files *weights.Weights // weights from files; nil if none
 	Items bool             // whether the extension itemWeight is used
 }
 

@@ -233,7 +233,7 @@ func InlineConceptMap(resource jsontext.Value) (*ConceptMap, error) {
 // top of loaded ones.
 type layer[V any] struct {
 	own    map[string]V
-	base   *layer[V] // base layer; nil for none
+	base   *layer[V] // base layer; nil if none
 	beside bool      // whether added values compete with the values of base instead of hiding them
 }
 

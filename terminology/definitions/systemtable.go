@@ -14,7 +14,7 @@ import (
 // SystemTable indexes code systems by URL and version. The table of an overlay includes the code systems of its base.
 type SystemTable struct {
 	CodeSystems []*CodeSystem // all versions of all code systems
-	List        []System      // by URL
+	List        []System      // code systems grouped by URL
 	ids         layer[uint32] // indexes in List by URL
 	byID        idTable[*CodeSystem]
 	supplements layer[[]uint32] // indexes of supplements by the URL of the supplemented code system
@@ -130,7 +130,7 @@ func (t *SystemTable) withoutReplaced(versions []uint32) []uint32 {
 }
 
 // currentVersion returns the version that a reference without a version means: the latest version with concepts, with
-// R4's frozen copies ranked last. Of two incomparable versions, the last one loaded wins.
+// R4's frozen copies ranked last. If two versions are incomparable, the last one loaded wins.
 func (t *SystemTable) currentVersion(versions []uint32) uint32 {
 	versions = t.withoutReplaced(versions)
 	known := slices.ContainsFunc(versions, func(id uint32) bool { return t.CodeSystems[id].builtIn })

@@ -310,7 +310,7 @@ type result struct {
 	answer  *cache.Answer
 	missing *missing
 	err     error
-	by      Outcome // source of the response or error; empty for none
+	by      Outcome // source of the response or error; empty if none
 }
 
 // resultOf returns the result of a handler that either wrote its response or returned an error.

@@ -204,7 +204,7 @@ func (m *message) text() []byte {
 	return text
 }
 
-// endingsOf parses a message. An invalid message, such as one of a later version, invalidates everything.
+// endingsOf parses a message. An invalid message, e.g. from a later version, invalidates everything.
 func endingsOf(text []byte) (list []Ending) {
 	if err := json.Unmarshal(text, &list); err != nil || len(list) == 0 {
 		return []Ending{{}}

@@ -70,7 +70,7 @@ type request struct {
 	personal bool     // the response is only for this client
 	schemes  *schemes // schemes of keys; nil disables the cache
 	known    sighting
-	number   uint64 // number in the sightings; 0 for none
+	number   uint64 // number in the sightings; 0 if none
 	body     []byte // body of a POST; nil until read
 }
 

@@ -289,7 +289,7 @@ func namesDefinitions(text []byte) bool {
 // responseWriter passes a response to the client and records its status.
 type responseWriter struct {
 	http.ResponseWriter
-	status  int  // last status, including informational ones (1xx); 0 for none
+	status  int  // last status, including informational ones (1xx); 0 if none
 	final   bool // the final response has started
 	dropped bool // the response is not sent to the client
 

@@ -151,7 +151,7 @@ func (q *Query) wantsDesignations() bool {
 
 const (
 	defaultMaxEntries = 10_000
-	maxFilterLength   = 1000 // in bytes
+	maxFilterLength   = 1000 // bytes
 	maxFilterWords    = 20
 )
 

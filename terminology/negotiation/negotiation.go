@@ -141,7 +141,7 @@ const (
 
 type language struct {
 	tag    string
-	weight int // in thousandths
+	weight int // quality value in thousandths
 }
 
 // Languages returns Accept-Language in the format of browsers, such as en-US,en;q=0.9, sorted by preference and without

@@ -78,7 +78,7 @@ type whole struct {
 const (
 	maxWatched  = 1000
 	maxPulls    = 2               // maximum concurrent fetches
-	pullTimeout = 5 * time.Minute // for all pages of an expansion
+	pullTimeout = 5 * time.Minute // timeout for fetching all pages of an expansion
 	pullPause   = time.Hour       // after a failed fetch
 	stalePause  = time.Minute     // after a failed fetch while a stale expansion is used
 )
@@ -302,7 +302,7 @@ func (w *Wholes) checkSize(b *expansion.WholeBuilder) error {
 	return nil
 }
 
-// ttl returns the lifetime of a response: that of its headers (RFC 9111 §5.2.2), at most [Wholes.TTL].
+// ttl returns the lifetime of a response according to its headers (RFC 9111 §5.2.2), at most [Wholes.TTL].
 func (w *Wholes) ttl(header http.Header) (time.Duration, error) {
 	ttl := cmp.Or(w.TTL, time.Hour)
 	for directive := range strings.SplitSeq(strings.Join(header["Cache-Control"], ","), ",") {

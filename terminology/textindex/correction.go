@@ -170,7 +170,7 @@ func typos(word []byte) (whole, begun int) {
 const maxCorrected = 32
 
 // typist finds the words most similar to a word by restricted Damerau-Levenshtein distance: an extra, missing or wrong
-// letter, or two swapped ones, count as one typo. The first letter must match. Rows of the distance table are reused
+// letter, or two swapped letters, count as one typo. The first letter must match. Rows of the distance table are reused
 // between words with a common prefix, which are adjacent in a sorted list.
 type typist struct {
 	word         []rune

@@ -21,7 +21,7 @@ type Index struct {
 	chosen int      // number of selectable documents, which come first
 
 	language *language
-	divided  *Compounds // nil for none
+	divided  *Compounds // nil if none
 	words    wordList   // all words, including those of runeWords
 	postings postings
 	common   commonPrefixes

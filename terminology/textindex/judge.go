@@ -28,7 +28,7 @@ type judge struct {
 	spend  func(steps int) error
 	err    error // error of spend
 
-	divided *Compounds // nil for none
+	divided *Compounds // nil if none
 }
 
 func (j *judge) tier(doc uint32) tier {
@@ -66,7 +66,7 @@ func (j *judge) isTerm(doc uint32, lines [][]byte) bool {
 	return false
 }
 
-// segment returns the tier of a segment: that of its best alternative, which is that of the alternative's worst need.
+// segment returns the tier of a segment: the best tier of its alternatives. An alternative has the tier of its worst need.
 func (j *judge) segment(s segment) tier {
 	best := tierNone
 	for _, way := range s {

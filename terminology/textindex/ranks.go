@@ -109,7 +109,7 @@ func (r *ranker) eachWord(doc uint32, visit func(word []byte)) {
 	}
 }
 
-// differences returns, by document, a hash of the words that its term adds to its parent's term; 0 for none.
+// differences returns, by document, a hash of the words that its term adds to its parent's term; 0 if none.
 func (r *ranker) differences() []uint64 {
 	all := make([]uint64, r.terms.Len())
 	var above [][]byte

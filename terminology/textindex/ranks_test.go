@@ -12,7 +12,7 @@ type madeTerms []madeTerm
 
 type madeTerm struct {
 	display            string
-	parent             int // index plus one; 0 for none
+	parent             int // index plus one; 0 if none
 	abstract, inactive bool
 	weight             float64
 }

@@ -457,8 +457,8 @@ func (x *Index) containing(part []byte) (found []span) {
 // as the ranks in use, not as the capacity. Sets of the index do not track their use.
 type rankSet struct {
 	bits bitset.Set
-	used bitset.Set // words of bits that may be nonzero; nil for a set of the index
-	size int        // number of ranks; only for a set of the index
+	used bitset.Set // words of bits that may be nonzero; nil for sets that belong to the index
+	size int        // number of ranks; only for sets that belong to the index
 	lent bool       // whether the set is shared and must not be changed
 }
 

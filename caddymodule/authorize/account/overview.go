@@ -183,7 +183,7 @@ func network(address string) string {
 	return fairqueue.Network(address)
 }
 
-// provider returns the name of an identity provider; "" for none.
+// provider returns the name of an identity provider; "" if none.
 func (ss *sessions) provider(key string) string {
 	if p := ss.providers[key]; p != nil {
 		return p.Name

@@ -22,8 +22,8 @@ const (
 )
 
 // Log writes events to a log that no sender can flood. Successes, and events of authenticated users
-// and clients, are always written. Of anonymous events ([Event].Anonymous), a limited number per
-// minute is written and the rest is counted by kind and address: at most about 3,500 records a
+// and clients, are always written. A limited number of anonymous events ([Event].Anonymous) per
+// minute is written, and the rest is counted by kind and address: at most about 3,500 records a
 // minute, 300 of each kind and a count for each of a thousand addresses.
 //
 // Safe for concurrent use.

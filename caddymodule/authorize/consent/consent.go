@@ -389,7 +389,7 @@ func (a *Approval) lapse(now time.Time) {
 // Given is the allowed part of an item: the item itself, narrower scopes, or nothing.
 type Given struct {
 	Item   string   // item as requested
-	Scopes []string // allowed scopes, or the claim
+	Scopes []string // allowed scopes; for a claim, the allowed claim
 }
 
 // IsWhole reports whether the entire item is allowed.

@@ -184,7 +184,7 @@ func TestRecoveryCodes(t *testing.T) {
 	}
 }
 
-// Of concurrent uses of a recovery code, or enrollments, exactly one succeeds.
+// If a recovery code is used concurrently, or factors are enrolled concurrently, exactly one attempt succeeds.
 func TestFactorRaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

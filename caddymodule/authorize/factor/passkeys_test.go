@@ -246,7 +246,7 @@ func TestPasskeyEnrolmentRefused(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		begun       string // session of the challenge
-		other       bool   // as another user
+		other       bool   // whether another user is signed in
 		again, late bool   // the same response again; response after expiry
 	}{
 		"in another session":   {begun: "another"},
@@ -317,7 +317,7 @@ func TestPasskeyName(t *testing.T) {
 	}
 }
 
-// Of concurrent sign-ins with one response, exactly one succeeds.
+// If a response is used for concurrent sign-ins, exactly one sign-in succeeds.
 func TestPasskeyRace(t *testing.T) {
 	t.Parallel()
 	w, a := newWorld(t), newAuthenticator()

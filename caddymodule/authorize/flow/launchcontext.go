@@ -306,7 +306,7 @@ func (pk *picker) showEncountersDown(w http.ResponseWriter, r *http.Request, req
 	pk.frame.Show(w, r, &req.signIn, page.View{Template: "selectencounter", Status: pk.down(r, err), Data: data})
 }
 
-// goOnWith stores the encounter, or "" for none.
+// goOnWith stores the encounter, or "" if none.
 func (pk *picker) goOnWith(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, encounter string) {
 	chosen := req.launch.picked
 	chosen.encounter, chosen.noEncounter = encounter, encounter == ""

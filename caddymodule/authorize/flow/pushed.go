@@ -112,8 +112,8 @@ func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query 
 	return &pushedResponse{pushedPrefix + id, int64(pushedLifetime.Seconds())}, nil
 }
 
-// find returns the pushed request named by request_uri, or nil without request_uri. Of the other
-// parameters only client_id counts (RFC 9126 §4), so that the browser can add nothing. malformed is
+// find returns the pushed request named by request_uri, or nil without request_uri. All other
+// parameters except client_id are ignored (RFC 9126 §4), so that the browser cannot add any. malformed is
 // the parse error of the parameters; it only matters together with request_uri.
 func (ps *pushedRequests) find(ctx context.Context, p oauth2.Parameters, malformed error) (*pushedRequest, error) {
 	reference, ok := strings.CutPrefix(p.Get("request_uri"), pushedPrefix)

@@ -158,7 +158,7 @@ func TestPushedRequestBesideOtherParameters(t *testing.T) {
 	}
 }
 
-// Of several concurrent uses of a reference, exactly one succeeds.
+// If a reference is used concurrently, exactly one use succeeds.
 func TestPushedRequestUsedOnce(t *testing.T) {
 	t.Parallel()
 	server := authorizetest.New(t, nil)

@@ -266,7 +266,7 @@ func (ls *Launches) Find(ctx context.Context, handle, clientID string) (*Registe
 	return l, nil
 }
 
-// Using returns the call that uses a launch up. Of concurrent calls exactly one succeeds; the
+// Using returns the call that uses a launch up. Exactly one of several concurrent calls succeeds; the
 // others fail with [store.ErrNotFound], which callers report as [ErrUnknown].
 func (ls *Launches) Using(handle string) *store.Call {
 	return &store.Call{Op: store.Take, Key: key(handle)}

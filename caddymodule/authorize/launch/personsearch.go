@@ -64,7 +64,7 @@ type FoundPerson struct {
 
 const (
 	lasting  = 24 * time.Hour // cache lifetime of a result
-	maxValue = 1 << 10        // in bytes
+	maxValue = 1 << 10        // maximum length of a value in bytes
 )
 
 // Queries returns the searches possible with a person's claims and verified address, if any. birthDate may be empty.

@@ -278,8 +278,8 @@ func TestLockoutSurvivesRestart(t *testing.T) {
 	}
 }
 
-// Of fifty concurrent attempts, no more wrong passwords are compared than are free, and no correct
-// password is rejected.
+// During fifty concurrent attempts, at most the free number of wrong passwords is compared, and
+// no correct password is rejected.
 func TestLockoutAtOnce(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -670,8 +670,8 @@ func TestSecretTriesOfOneClient(t *testing.T) {
 	}
 }
 
-// Of fifty concurrent sign-ins at three gateways, no more wrong passwords are compared than at one,
-// and all correct ones succeed.
+// During fifty concurrent sign-ins at three gateways, no more wrong passwords are compared than at
+// one gateway, and all correct passwords succeed.
 func TestLockoutAtSeveralGateways(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -233,7 +233,7 @@ func TestSharedTryOfGatewayThatDied(t *testing.T) {
 		for range defaultFailures - 1 {
 			_ = all[0].Attempt(t.Context(), counters, errWrong, wrongly(&made, 0))
 		}
-		if _, err := all[0].reserve(t.Context(), counters); err != nil { // and crashes
+		if _, err := all[0].reserve(t.Context(), counters); err != nil { // a gateway that crashes after the reservation
 			t.Fatal(err)
 		}
 		begun := time.Now()

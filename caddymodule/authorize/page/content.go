@@ -148,7 +148,7 @@ func (a AppLinks) Images() string {
 type Account struct {
 	Request  string           // sealed request
 	Person   Person           // the user
-	Done     *Text            // confirmation of the last action; nil for none
+	Done     *Text            // confirmation of the last action; nil if none
 	Apps     []AccountApp     // apps with access
 	Sessions []AccountSession // sessions
 	Factors  AccountFactors   // second factors
@@ -188,7 +188,7 @@ type AccountFactors struct {
 	Local      bool             // whether factors are managed here
 	Provider   string           // where the user signs in otherwise; "" if unknown
 	Configured bool             // authenticator app from the configuration, which cannot be removed here
-	App        *Text            // enrollment time of an authenticator app; nil for none
+	App        *Text            // enrollment time of an authenticator app; nil if none
 	Recovery   int              // number of remaining recovery codes
 	Any        bool             // whether any factor is enrolled
 	CanPasskey bool             // whether this site supports passkeys
@@ -250,7 +250,7 @@ type ConsentPatient struct {
 // ConsentGroup is a group of checkboxes.
 type ConsentGroup struct {
 	Legend *Text         // heading
-	Items  []ConsentItem // in their order
+	Items  []ConsentItem // items in display order
 }
 
 // ConsentItem is a checkbox with checkboxes for its parts.

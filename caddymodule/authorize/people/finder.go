@@ -228,7 +228,7 @@ func (f Finder) Describe(ctx context.Context, sub string) (who audit.Person) {
 
 // indexEntry lists the accounts of an index key. It is stored as long as the accounts are kept.
 type indexEntry struct {
-	Taken []taking  `json:"taken"` // in order of time
+	Taken []taking  `json:"taken"` // oldest first
 	Full  bool      `json:"full,omitempty"`
 	Until time.Time `json:"until"`
 }

@@ -347,7 +347,7 @@ func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
 }
 
 func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []string, held held) error {
-	wanted := map[string][]byte{} // of sign-ins, and of their sessions
+	wanted := map[string][]byte{} // keys of the sign-ins and of their sessions
 	for _, key := range keys {
 		name := strings.TrimPrefix(key, duePrefix)
 		sid, _, _ := strings.Cut(name, ".")

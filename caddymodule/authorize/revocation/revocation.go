@@ -293,8 +293,8 @@ func (r *Revocations) copyCutoffs(ctx context.Context) error {
 }
 
 const (
-	maxRevocations   = 200  // of one user's tokens and grants to one client
-	maxEndedSessions = 1000 // of one user
+	maxRevocations   = 200  // maximum number per user and client
+	maxEndedSessions = 1000 // maximum number per user
 )
 
 // recentList limits the entries of one kind per user, who could otherwise create new ones all day:

@@ -18,8 +18,8 @@ import (
 const kind = "keyring"
 
 // Storage is a [keyring.Storage] in a store. It uses no locks, which a suspended gateway could lose
-// unnoticed: an update replaces the value that it read, or is repeated. Of several gateways that
-// create the first value, one wins, and all use it.
+// unnoticed: an update replaces the value that it read, or is repeated. If several gateways
+// create the first value concurrently, all use the value that was stored first.
 type Storage struct {
 	Store store.Store        // store for the values
 	Keys  keyring.SharedKeys // sealing keys; see [NewKeys]

@@ -61,7 +61,7 @@ func jwks(t *testing.T, k *keyring.Keyring) string {
 	return string(set)
 }
 
-// Of gateways that start concurrently with an empty store, one generates the keys, and all use
+// If gateways start concurrently with an empty store, one of them generates the keys, and all use
 // them: signing keys and storage keys.
 func TestOneSetOfKeysWins(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,7 @@ func TestSealingKeyIsReplaced(t *testing.T) {
 // Keys from before the store was used are copied by the first gateway that has some, and used by all.
 func TestEarlierKeysAreTakenOver(t *testing.T) {
 	t.Parallel()
-	earlier := [2]*providertest.Storage{{}, {}} // of gateways with their own keys
+	earlier := [2]*providertest.Storage{{}, {}} // storages of gateways with their own keys
 	var sets [2]string
 	for i, e := range earlier {
 		sets[i] = jwks(t, ring(e, slog.DiscardHandler))

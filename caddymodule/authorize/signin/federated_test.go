@@ -124,7 +124,7 @@ func TestCallbackIsBound(t *testing.T) {
 	}
 }
 
-// Of two concurrent responses to a sign-in, one succeeds, because the code is used up.
+// If a response is sent twice concurrently, only one sign-in succeeds, because the code is used up.
 func TestDoubleCallback(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

@@ -224,7 +224,7 @@ func (e *signInPage) answeredPasskey(r *http.Request, req *Request, p oauth2.Par
 	return e.passkeys.SignIn(r, p.Get("passkey"), p.Get("assertion"))
 }
 
-// passkeyPrompt converts a challenge for a page; nil for none.
+// passkeyPrompt converts a challenge for a page, or returns nil if c is nil.
 func passkeyPrompt(c *factor.Ceremony) *page.Passkey {
 	if c == nil {
 		return nil

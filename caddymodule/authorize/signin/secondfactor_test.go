@@ -617,7 +617,7 @@ func TestStepUpAtProvider(t *testing.T) {
 	for name, tt := range map[string]struct {
 		required string
 		change   url.Values
-		acr      string // at the second sign-in
+		acr      string // provider's acr at the second sign-in
 		want     string
 		times    int // requests at the provider
 	}{

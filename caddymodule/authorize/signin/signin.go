@@ -172,7 +172,7 @@ func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q u
 	endpoint.Redirect(w, http.StatusFound, next)
 }
 
-// EndSessionEndpoint returns the URL to which [SignIn.BeginAsAnother] redirects first, for a form's CSP; "" for none.
+// EndSessionEndpoint returns the URL to which [SignIn.BeginAsAnother] redirects first, for a form's CSP; "" if none.
 func (s *SignIn) EndSessionEndpoint(r *http.Request, current *session.SignedIn) (address string) {
 	if p := s.accounts.Providers[current.Provider]; p != nil {
 		address, _ = p.Client.EndSessionURL(r.Context(), "", "", "") // determined again when the button is pressed

@@ -29,7 +29,7 @@ func TestClaim(t *testing.T) {
 	})
 }
 
-// Of concurrent claims exactly one succeeds.
+// Exactly one of several concurrent claims succeeds.
 func TestClaimedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := store.NewMemory(10, 0)

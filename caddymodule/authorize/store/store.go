@@ -19,17 +19,17 @@ type Store interface {
 	// Put stores value under key for ttl, replacing any previous value.
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
-	// Add is Put if key is absent, and [ErrExists] otherwise. Of concurrent calls exactly one succeeds.
+	// Add is Put if key is absent, and [ErrExists] otherwise. Exactly one of several concurrent calls succeeds.
 	Add(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
 	// Get returns the value under key, or [ErrNotFound].
 	Get(ctx context.Context, key string) ([]byte, error)
 
-	// Swap is Put if the value of key is old, and [ErrChanged] otherwise. Of concurrent calls with
-	// the same old value exactly one succeeds.
+	// Swap is Put if the value of key is old, and [ErrChanged] otherwise. Exactly one of several
+	// concurrent calls with the same old value succeeds.
 	Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error
 
-	// Take is Get and Delete in one step. Of concurrent calls exactly one succeeds.
+	// Take is Get and Delete in one step. Exactly one of several concurrent calls succeeds.
 	Take(ctx context.Context, key string) ([]byte, error)
 
 	// Delete removes key, which may be absent.

@@ -65,8 +65,8 @@ func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2
 }
 
 // redeem marks a code as used, stores its new family of refresh tokens and rereads whether the
-// grant is valid, in one step per store. Of concurrent requests at any gateway exactly one
-// succeeds and returns tokens. The mark is a separate entry, rather than a deletion of the
+// grant is valid, in one step per store. Exactly one of several concurrent
+// requests succeeds and returns tokens, at any gateway. The mark is a separate entry, rather than a deletion of the
 // code, so that later requests are recognized as replays.
 //
 // It does not reread whether the family was revoked: PostgreSQL reads after writing the mark,

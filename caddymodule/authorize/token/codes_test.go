@@ -198,7 +198,7 @@ func (s *lateReads) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Store.Do(ctx, calls...)
 }
 
-// Of several redemptions of a code, or uses of a refresh token, exactly one succeeds, even if a
+// If a code or refresh token is used several times, exactly one use succeeds, even if a
 // replay revokes its tokens before its reads.
 func TestReplayedBeforeTheReads(t *testing.T) {
 	t.Parallel()

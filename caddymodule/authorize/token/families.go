@@ -41,11 +41,11 @@ type families struct {
 
 // Lifetimes are the lifetimes of tokens, codes and sessions.
 type Lifetimes struct {
-	AccessToken time.Duration // of access and ID tokens
-	Code        time.Duration // of an authorization code
-	Session     time.Duration // of a session
-	Refresh     time.Duration // of a grant with refresh tokens
-	RefreshIdle time.Duration // of an unused refresh token
+	AccessToken time.Duration // lifetime of access and ID tokens
+	Code        time.Duration // lifetime of an authorization code
+	Session     time.Duration // lifetime of a session
+	Refresh     time.Duration // lifetime of a grant with refresh tokens
+	RefreshIdle time.Duration // lifetime of an unused refresh token
 
 	// RefreshGrace is the time after rotation during which a refresh token returns the same
 	// successor again. For tokens rotated during one of the Outages, or up to RefreshGrace before

@@ -107,7 +107,7 @@ func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 	t.Parallel()
 	store := &contended{store.NewMemory(0, 0), map[string]bool{}}
 	server := authorizetest.New(t, func(c *authorize.Config) { authorizetest.Refreshing(c); c.Store = store })
-	for range 2 { // with a new and an existing list
+	for range 2 { // first with a new list, then with an existing list
 		b := authorizetest.NewBrowser(t, server)
 		refresh := b.Tokens(url.Values{"scope": {"user/*.rs offline_access"}}).Refresh
 		if got := b.Refresh(refresh, nil); got.AccessToken == "" {
@@ -325,7 +325,7 @@ func TestSessionEndsDuringARequest(t *testing.T) {
 	}
 }
 
-// Of two concurrent revocations the later cutoff counts, regardless of the write order.
+// After two concurrent revocations, the later cutoff counts, regardless of the write order.
 func TestTwoEndingsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"Add", "Put"} {

@@ -353,7 +353,7 @@ func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 	})
 }
 
-// Of concurrent refreshes exactly one rotates the token; within the grace period the others get the same successor.
+// Exactly one concurrent refresh rotates the token; within the grace period, the others get the same successor.
 func TestRefreshAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, grace := range []time.Duration{0, -1} {

@@ -161,7 +161,7 @@ func TestClaimsParameter(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, claims      string
-		userinfo, idToken []string // in addition to the standard claims
+		userinfo, idToken []string // expected claims in addition to the standard claims
 	}{
 		{"for userinfo", `{"userinfo":{"email":null,"given_name":{"essential":true}}}`, []string{"email", "given_name"}, nil},
 		{"for the ID token", `{"id_token":{"email":{"essential":true},"auth_time":{"essential":true}}}`, nil, []string{"email"}},

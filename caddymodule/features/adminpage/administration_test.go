@@ -235,7 +235,7 @@ func TestFormsOfOthers(t *testing.T) {
 				form := authorizetest.ReadForm(open(mine, path+"?kind=users")).Fields
 				form.Set("action", "add")
 				form.Set("name", "zoe")
-				time.Sleep(time.Minute) // for the next code
+				time.Sleep(time.Minute) // until the next code is valid
 				other := asAdmin(t, kept, shared)
 				if r := send(mine, other, form); r.StatusCode == http.StatusOK || len(kept.changes) != 0 || strings.Contains(r.Header.Get("Location"), "done") {
 					t.Errorf("%d to %q, %d changes", r.StatusCode, r.Header.Get("Location"), len(kept.changes))

@@ -141,7 +141,7 @@ const maxShown = 100
 // overviewPage is the data of templates/admin.html, the administration page.
 type overviewPage struct {
 	Person page.Person // the administrator
-	Done   *page.Text  // the latest action; nil for none
+	Done   *page.Text  // the latest action; nil if none
 	Search string      // text to search for in the names; "" for all
 	Apps   entryList   // those that await approval first
 	People entryList   // users in the store

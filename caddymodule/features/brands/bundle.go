@@ -131,8 +131,8 @@ func choosePrimary(resources members, fhirBase string, wanted *smart.Identifier)
 
 var errAmbiguous = errors.New("several brands have this server's Endpoint: name the identifier of the primary one with primary")
 
-// brandOf returns the brand whose Endpoint is the FHIR API. Of several brands, it is the
-// only one without partOf.
+// brandOf returns the brand whose Endpoint is the FHIR API. If several brands match, it is
+// the only brand without partOf.
 func brandOf(resources members, fhirBase string) (element, error) {
 	var all, top []element
 	for _, brand := range resources.all("Organization") {

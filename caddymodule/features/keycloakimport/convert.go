@@ -225,7 +225,7 @@ type roleMappings struct {
 	} `json:"roles"`
 	DefaultRole         role                      `json:"defaultRole"`
 	ScopeMappings       []scopeMapping            `json:"scopeMappings"`
-	ClientScopeMappings map[string][]scopeMapping `json:"clientScopeMappings"` // for client roles
+	ClientScopeMappings map[string][]scopeMapping `json:"clientScopeMappings"` // scope mappings to client roles
 }
 
 type role struct {

@@ -23,7 +23,7 @@ func init() { caddy.RegisterModule(new(Store)) }
 // created at the first start.
 type Store struct {
 	// A connection string or URL in PostgreSQL's format, such as
-	// `postgres://fhir:{env.PGPASSWORD}@db.example/fhir?sslmode=verify-full`. Of several hosts, the primary is used.
+	// `postgres://fhir:{env.PGPASSWORD}@db.example/fhir?sslmode=verify-full`. With several hosts, the primary is used.
 	// Placeholders are supported; their values are escaped. `pool_max_conns` is the maximum number of connections besides the
 	// one that listens for notifications, 10 by default. Required.
 	DSN string `json:"dsn,omitempty"`

@@ -238,7 +238,7 @@ type holder struct {
 	key holderKey
 
 	mu    sync.Mutex
-	used  window // at this gateway
+	used  window // usage at this gateway
 	noted int64  // end of the interval without further notes of a refusal
 	lease lease
 }

@@ -386,7 +386,7 @@ func TestRegistrationChangeRefused(t *testing.T) {
 	if after := string(storage.Files["fhir/clients/x/"+c.ID+".json"]); after != before {
 		t.Errorf("changed to %s", after)
 	}
-	delete(storage.Files, "fhir/clients/x/"+c.ID+".json") // as if by another gateway
+	delete(storage.Files, "fhir/clients/x/"+c.ID+".json") // as if deleted by another gateway
 	if r, got := updateClient(b, c, clientMetadata(map[string]any{"client_id": c.ID})); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_token" || len(storage.Files) != 1 {
 		t.Errorf("a client that is gone: %d %+v", r.StatusCode, got)
 	}

@@ -60,7 +60,7 @@ type registrationResponse struct {
 	Secret          string          `json:"client_secret"`                   // client_secret, if the client has one
 	IssuedAt        int64           `json:"client_id_issued_at"`             // issue time in seconds since 1970
 	Expires         *int64          `json:"client_secret_expires_at"`        // expiry of Secret; 0 means never
-	AccessToken     string          `json:"registration_access_token"`       // for the client configuration endpoint
+	AccessToken     string          `json:"registration_access_token"`       // token for the client configuration endpoint
 	URI             string          `json:"registration_client_uri"`         // address of the client configuration endpoint
 	Scope           string          `json:"scope"`                           // scopes the client may be granted
 	Method          string          `json:"token_endpoint_auth_method"`      // authentication method

@@ -107,7 +107,7 @@ func TestGuessableTokenIsToldAtLoad(t *testing.T) {
 	optionsOf(&c).InitialAccessToken = "open-sesame"
 	server, err := authorize.New(c)
 	authorizetest.NoError(t, err)
-	_, err = server.Draft().Server() // with clients or users added since
+	_, err = server.Draft().Server() // as after adding clients or users
 	authorizetest.NoError(t, err)
 	told := log.String()
 	if strings.Count(told, "\n") != 1 || !strings.Contains(told, "initial_access_token") || strings.Contains(told, "sesame") {

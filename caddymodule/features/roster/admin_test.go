@@ -179,7 +179,7 @@ func TestUserInStore(t *testing.T) {
 // removal. A user of the Caddyfile with that name keeps everything.
 func TestRemovedUserLeavesNothing(t *testing.T) {
 	for name, test := range map[string]struct {
-		config string // at the time of removal
+		config string // configuration at the time of removal
 		stays  bool
 	}{
 		"in force":                    {gatewaytest.ExampleText(t, "", ""), false},

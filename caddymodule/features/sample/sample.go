@@ -26,7 +26,7 @@ var sampleStores = caddy.NewUsagePool()
 // Sample is a small FHIR R4 server with synthetic records, for evaluation. It answers all requests below the FHIR base
 // without authorization: put fhir_bearer before it. Changes survive reloads, but not restarts.
 type Sample struct {
-	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
+	// The path of the FHIR API. Default: the path in the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
 	pooled  *sampleStore

@@ -67,7 +67,7 @@ type launchApp struct {
 	Chosen bool   // the app is selected
 }
 
-// launchProblem is the reason why the launch page is shown again; zero for none.
+// launchProblem is the reason why the launch page is shown again; zero if none.
 type launchProblem struct {
 	NoApp   bool // no launchable app was chosen
 	Unseen  bool // the user may not choose the patient

@@ -378,7 +378,7 @@ func through(t *testing.T, h access.Holder, method, path, body string, next hand
 	return response
 }
 
-// throughLogged is through, and also returns the error that the gateway logs.
+// throughLogged is like through, but also returns the error that the gateway logs.
 func throughLogged(t *testing.T, h access.Holder, method, path, body string, next handler) (*http.Response, error) {
 	t.Helper()
 	g := newGateway(t)

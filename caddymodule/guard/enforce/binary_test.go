@@ -212,7 +212,7 @@ func TestBinaryByReferrer(t *testing.T) {
 	}
 }
 
-// A document does not open a Binary with a securityContext, nor one that a policy denies.
+// A document does not open a Binary that has a securityContext or that a policy denies.
 func TestBinaryContextDecides(t *testing.T) {
 	t.Parallel()
 	for context, want := range map[string]int{
@@ -312,7 +312,7 @@ func TestAttachmentInTransaction(t *testing.T) {
 type longContent struct {
 	size                  int
 	etags                 [2]string // of the Binary and of its content
-	contentType, context  string    // of the content
+	contentType, context  string    // Content-Type and X-Security-Context of the content
 	status                int
 	asked                 []string
 	inline                string // Binary in FHIR JSON

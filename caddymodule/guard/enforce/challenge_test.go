@@ -47,8 +47,8 @@ var challengedScopes = []string{
 
 var slow = flag.Bool("slow", false, "test every combination")
 
-// everyCase are types with different rules. Of the other types, one in seven is tested with each request and set of scopes,
-// unless -slow is set.
+// everyCase are types with different rules, tested with each request and set of scopes. Of the combinations with other
+// types, one in seven is tested, unless -slow is set.
 var everyCase = []string{"Patient", "Observation", "Binary", "Bundle", "Provenance", "Group", "Device", "Practitioner", "Subscription", "ValueSet", "Library", "Task"}
 
 // A challenge never names a scope that the token has, and a client that gets the named scopes gets a response, or a rejection

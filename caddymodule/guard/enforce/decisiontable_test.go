@@ -83,7 +83,7 @@ func caseTable(cases []asker) string {
 func decisionTable(t *testing.T, columns []asker) string {
 	t.Helper()
 	var b strings.Builder
-	g := newGateway(t, decided...) // for requests without changes
+	g := newGateway(t, decided...) // gateway for requests that change nothing
 	var rows [][]string            // current table: interaction, then a cell per case
 	for _, row := range interactions {
 		if row.request == "" {
@@ -338,7 +338,7 @@ func decidedObservation(id, patient, category, more string) string {
 
 // asker is a column: a kind of scope, and the requested resource.
 type asker struct {
-	name, kind, target string // for the heading and the table of cases
+	name, kind, target string // shown in the heading and the table of cases
 	holder             access.Holder
 	of                 interaction.Reference
 	owner              string // owner of the resource

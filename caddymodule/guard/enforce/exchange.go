@@ -272,11 +272,11 @@ func contextOf(res resource.Resource) string {
 
 // contentWriter forwards the content of a Binary to the client if it belongs to the judged version.
 type contentWriter struct {
-	http.ResponseWriter             // of the client
+	http.ResponseWriter             // response to the client
 	header              http.Header // of the FHIR server's response
 	etag                string      // of the judged version; empty if unknown
 	content             string      // expected ETag of that version's content
-	contentType         string      // of that version
+	contentType         string      // media type of that version
 	context             string      // reference in its securityContext
 	began               bool        // the header was sent to the client
 	refused             error       // cause if the response is not the expected content

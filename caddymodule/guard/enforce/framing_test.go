@@ -486,7 +486,7 @@ func TestMislabelled(t *testing.T) {
 		name, media string
 		parts       []string
 		status      int
-		want        string // in the body
+		want        string // substring of the body
 	}{
 		{"a page as text", "text/plain", []string{page}, 200, `"fullUrl":"https://gateway.example/fhir/R4/Observation/a1"`},
 		{"a page without a type", "", []string{page}, 200, `"fullUrl":"https://gateway.example/fhir/R4/Observation/a1"`},

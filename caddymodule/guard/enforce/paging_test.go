@@ -616,7 +616,7 @@ func offsetPages(all []string) handler {
 	}
 }
 
-// A search for resources that depend on others ends a page before it exceeds the limit on requests, and loses no match.
+// If each match requires a lookup of other resources, a page ends before the limit on requests, without losing matches.
 func TestMatchesThatDepend(t *testing.T) {
 	t.Parallel()
 	var all, own []string
@@ -881,7 +881,7 @@ func TestJudgedPagesEnd(t *testing.T) {
 	}
 }
 
-// crossing are two Observations that each name both patients: the subject of one is b, that of the other a.
+// crossing are two Observations that each name both patients: their subjects are b and a.
 var crossing = append(slices.Clip(records),
 	`{"resourceType":"Observation","id":"b-focus-a","status":"final","subject":{"reference":"Patient/b"},"focus":[{"reference":"Patient/a"}]}`,
 	`{"resourceType":"Observation","id":"a-focus-b","status":"final","subject":{"reference":"Patient/a"},"focus":[{"reference":"Patient/b"}]}`,

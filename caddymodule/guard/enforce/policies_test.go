@@ -219,7 +219,7 @@ func TestPoliciesRead(t *testing.T) {
 	}
 }
 
-// A rejection names the rule, and a denied resource gets the rejection of a missing one.
+// A rejection names the rule, and a denied resource gets the same rejection as a missing resource.
 func TestPoliciesText(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...).withRules("deny false", "deny request.type == 'Device'", "deny resource.id == 'b'")

@@ -777,7 +777,7 @@ func TestIncludedOnItsPage(t *testing.T) {
 	}
 }
 
-// A scope to read permits including the targets of a match's references, but not its referrers.
+// With a read scope, searches may include the targets of a match's references, but not its referrers.
 func TestIncludeByRead(t *testing.T) {
 	t.Parallel()
 	h := access.Holder{Scope: "patient/Encounter.rs patient/Observation.r patient/Practitioner.r", Patient: "a"}

@@ -312,7 +312,7 @@ type rewriting struct {
 	at     message.Addresses
 	key    string            // key of the base URLs in [Enforcer.bases]
 	bases  []string          // base URLs found in this response or its sources
-	format message.Format    // of the body
+	format message.Format    // format of the body
 	seal   address.SealLinks // nil: the gateway writes Bundle.link itself, or the response is not a page
 	trusts bool              // the FHIR server builds the Bundle from stored resources, so it generates fullUrl
 

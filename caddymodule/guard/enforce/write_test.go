@@ -707,7 +707,7 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// A deleted resource gets the rejection of a missing or uncovered one.
+// A deleted resource gets the same rejection as a missing or uncovered resource.
 func TestDeletedIsNotFound(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, writable...)

@@ -67,8 +67,8 @@ type Judgement struct {
 
 // Resources judges the resources of one request.
 type Resources interface {
-	// MayDeny reports whether [Resources.Judge] may deny a resource. Then each is judged, even where scopes cover all, and
-	// requests whose response could reveal denied resources in another way are rejected.
+	// MayDeny reports whether [Resources.Judge] may deny a resource. If so, each resource is judged, even if scopes cover
+	// all resources, and requests that could reveal denied resources in another way are rejected.
 	MayDeny() bool
 
 	// MayAllow reports whether [Resources.Judge] may allow a resource that no scope covers.

@@ -59,7 +59,7 @@ type Breaker struct {
 	observe Observe
 
 	mu       sync.Mutex
-	calls    int // in progress
+	calls    int // number of running calls
 	failures int // consecutive
 	down     bool
 	outage   outage // current or most recent run of failures

@@ -37,7 +37,7 @@ type Queue struct {
 	each  int64 // maximum slots per holder
 
 	mu     sync.Mutex
-	places int // in use
+	places int // number of places in use
 	shares map[string]*share
 }
 

@@ -38,7 +38,7 @@ const (
 
 type client struct {
 	transport http.RoundTripper
-	timeout   time.Duration // of each request
+	timeout   time.Duration // timeout of each request
 }
 
 func newClient(transport http.RoundTripper, timeout time.Duration) client {
@@ -170,7 +170,7 @@ func (e streamError) Error() string { return fmt.Sprintf("HTTP/2 stream error %d
 
 var errNotPublic = errors.New("the address is not a public one")
 
-// PublicTransport connects only to public addresses, for URLs chosen by others (RFC 7591 §5; server-side
+// PublicTransport connects only to public addresses, for URLs chosen by clients (RFC 7591 §5; server-side
 // request forgery, RFC 9700 §4.10). It checks each address after name resolution, and bypasses proxies,
 // which would resolve names themselves.
 func PublicTransport() http.RoundTripper {
@@ -195,7 +195,7 @@ func publicOnly(_, address string, _ syscall.RawConn) error {
 // IPv4 address.
 var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
-// specialPurpose lists the other addresses that are not public (RFC 6890).
+// specialPurpose lists the non-public IPv4 addresses, and the non-public addresses in globalIPv6 (RFC 6890).
 var specialPurpose = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
@@ -328,12 +328,12 @@ var (
 	ErrRedirect    = errors.New("answered with a redirect")      // rejected, because a redirect would choose the next request
 	ErrTooLarge    = errors.New("answer too large")              // above 1 MiB
 	ErrStatus      = errors.New("answered with an error status") // from the discovery, keys or userinfo endpoint
-	ErrMetadata    = errors.New("unusable provider metadata")    // or those of another issuer
+	ErrMetadata    = errors.New("unusable provider metadata")    // e.g. from another issuer
 	ErrKeys        = errors.New("unusable key set")              // not a JWK Set
 	ErrUnknownKey  = errors.New("unknown key")                   // no key has this kid
 	ErrSignature   = errors.New("wrong signature")               // or an unsupported algorithm, or not a JWS
-	ErrCallback    = errors.New("wrong authorization response")  // such as one of another issuer (RFC 9207 §2.4)
+	ErrCallback    = errors.New("wrong authorization response")  // e.g. from another issuer (RFC 9207 §2.4)
 	ErrIDToken     = errors.New("invalid ID token")              // missing, or invalid by OpenID Connect Core §3.1.3.7
 	ErrLogoutToken = errors.New("invalid logout token")          // see OpenID Connect Back-Channel Logout 1.0 §2.6
-	ErrUserInfo    = errors.New("invalid userinfo")              // or that of another person (OpenID Connect Core §5.3.2)
+	ErrUserInfo    = errors.New("invalid userinfo")              // e.g. about another person (OpenID Connect Core §5.3.2)
 )

@@ -29,7 +29,7 @@ const (
 // document is fetched on first use and cached. At most one request is in flight. The request continues
 // if its caller gives up, because the next caller needs the result too.
 type document[T any] struct {
-	fetch  func(context.Context) (T, time.Duration, error) // also returns the lifetime
+	fetch  func(context.Context) (T, time.Duration, error) // returns the document and its lifetime
 	pause  time.Duration                                   // minimum time between two requests while a version exists
 	failed func(error)                                     // receives errors that an older version hides from callers
 	exact  bool                                            // a stale version is never used, and can always be renewed

@@ -24,7 +24,7 @@ type Config struct {
 	Issuer       string   // https, or http on loopback; see [CheckIssuer]. Required.
 	ClientID     string   // assigned by the provider. Required.
 	ClientSecret string   // assigned by the provider. Empty for a public client.
-	Scopes       []string // openid is added. Default: openid, profile, email.
+	Scopes       []string // requested scopes; openid is always added. Default: openid, profile, email.
 
 	// RedirectURI is the URI to which the provider redirects the browser. It is unique to this provider,
 	// so that no other provider's response can be mistaken for its own (RFC 9700 §4.4). Required.

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// nested returns a context as deep as that of a request in Caddy, without a recorded span.
+// nested returns a context as deep as the context of a request in Caddy, without a recorded span.
 func nested(ctx context.Context) context.Context {
 	type key int
 	for i := range key(10) {

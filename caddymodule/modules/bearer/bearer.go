@@ -353,7 +353,7 @@ type address struct {
 	resource string // URL of the API's metadata (RFC 9728); empty without metadata
 }
 
-// newAddress returns the configured address of a fhir_bearer or, by default, that of the app, which may be nil.
+// newAddress returns the configured address of a fhir_bearer or, by default, the app's address. app may be nil.
 func newAddress(ctx caddy.Context, told string, app App) (a address, err error) {
 	origin, path, err := fhirbase.SplitBase(told)
 	if err != nil {

@@ -99,7 +99,7 @@ func (i *identity) set(r *http.Request) {
 	}
 }
 
-// isFirst reports whether no other provider precedes this one for a placeholder.
+// isFirst reports whether this is the first provider with a value for a placeholder.
 func (i *identity) isFirst(repl *caddy.Replacer, name string) bool {
 	i.probing = true
 	by, _ := repl.Get(name)

@@ -65,7 +65,7 @@ type Introspection struct {
 }
 
 const (
-	defaultRemembered = 10 * time.Second // with all
+	defaultRemembered = 10 * time.Second // with the option all
 	maxRemembered     = time.Hour        // limits the delay of a revocation
 )
 

@@ -59,7 +59,7 @@ type App interface {
 // handler, once for all waiting requests, and caches the response. A write to a ValueSet, CodeSystem or ConceptMap invalidates
 // the cached responses that depend on it. All other requests go to the next handler.
 type Expand struct {
-	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
+	// The path of the FHIR API. Default: the path in the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
 	// Files with CodeSystem and ValueSet resources or Bundles of them (.json, .xml), FHIR packages (.tgz), folders of these, or

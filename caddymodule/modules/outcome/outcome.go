@@ -26,7 +26,7 @@ func init() {
 // Without fhir_outcome, errors of fhir_bearer and fhir_expand, and of the handlers behind them, become OperationOutcomes if the
 // site has no `handle_errors`. With `handle_errors` and fhir_outcome, they do so below the FHIR base of these handlers.
 type Outcome struct {
-	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
+	// The path of the FHIR API. Default: the path in the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
 	failures *fhirerror.Log

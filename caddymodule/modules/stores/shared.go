@@ -98,7 +98,7 @@ type pooledShared struct {
 	followers map[string]Follower
 
 	follow sync.Once
-	ctx    context.Context // for following
+	ctx    context.Context // context of the follower
 	end    context.CancelFunc
 	ended  sync.WaitGroup
 }

@@ -447,7 +447,7 @@ type Status struct {
 }
 
 type sizedStore interface {
-	// Size returns the number of entries, including expired ones, and the limit, 0 for none. It does not wait for a remote
+	// Size returns the number of entries, including expired ones, and the limit, 0 if none. It does not wait for a remote
 	// store.
 	Size() (entries, bound int)
 }
@@ -472,7 +472,7 @@ func (s *Set) Status() *Status {
 // Health is the health of a part of the stores.
 type Health struct {
 	Part     string      // name
-	Cause    store.Cause // of the problem
+	Cause    store.Cause // cause of the problem
 	Problem  error       // nil: healthy
 	Warnings []string    // conditions that do not prevent it from working
 }
@@ -606,7 +606,7 @@ func collectSizes(to chan<- prometheus.Metric) {
 	}
 }
 
-// fill is the fill level of a store; bound is 0 for none.
+// fill is the fill level of a store; bound is 0 if none.
 type fill struct{ entries, bound int }
 
 func (f fill) fuller(other fill) fill {

@@ -140,7 +140,7 @@ func (p *expressionParser) whole() error {
 	return nil
 }
 
-// part parses a path, or one in parentheses and its continuation.
+// part parses a path, or a path in parentheses and its continuation.
 func (p *expressionParser) part() error {
 	if p.take("(") {
 		if err := p.part(); err != nil {

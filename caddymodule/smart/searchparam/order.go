@@ -25,8 +25,8 @@ func (p Parameter) CanSort() bool {
 	return len(p.Paths) > 0 && slices.Contains([]Kind{Date, String, Token, Number, Quantity, URI}, p.Kind)
 }
 
-// Rank returns the position of a resource of the parameter's type in a search sorted by it. Of several values, the first in the
-// order counts: the least, or the greatest in descending order (https://hl7.org/fhir/R4/search.html#sort).
+// Rank returns the position of a resource of the parameter's type in a search sorted by it. If a resource has several
+// values, the first in the order counts: the least, or the greatest in descending order (https://hl7.org/fhir/R4/search.html#sort).
 func (p Parameter) Rank(r resource.Resource, descending bool) Rank {
 	var first Rank
 	for _, path := range p.Paths {

@@ -16,10 +16,10 @@ type Kind string
 const (
 	SignIn    Kind = "sign-in"   // creates a session
 	Authorize Kind = "authorize" // requests a code in a session; refused means the sign-in page
-	Exchange  Kind = "exchange"  // of a code
-	Refresh   Kind = "refresh"   // with a refresh token
-	Revoke    Kind = "revoke"    // of a refresh token (RFC 7009)
-	Access    Kind = "access"    // with an access token: introspection, or a request to the FHIR API
+	Exchange  Kind = "exchange"  // redeems a code
+	Refresh   Kind = "refresh"   // uses a refresh token
+	Revoke    Kind = "revoke"    // revokes a refresh token (RFC 7009)
+	Access    Kind = "access"    // uses an access token: introspection, or a request to the FHIR API
 )
 
 // Result is the result of a request.

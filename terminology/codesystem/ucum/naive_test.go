@@ -72,7 +72,7 @@ func newNaive(t testing.TB) *naive {
 	return n
 }
 
-// define returns the definition of a unit in an XML element. That of a special unit has a function after the value.
+// define returns the definition of a unit in an XML element. The definition of a special unit has a function after the value.
 func define(element string) string {
 	values := valueElement.FindAllString(element, -1)
 	last := values[len(values)-1]

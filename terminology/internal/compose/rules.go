@@ -73,7 +73,7 @@ type VersionRules struct {
 	Match parameters.Choice
 }
 
-// versionParameters are the parameters of the lists.
+// versionParameters are the names of the parameters, in the order of [VersionRules.lists].
 var versionParameters = []string{
 	"system-version", "check-system-version", "force-system-version", "default-valueset-version", "exclude-system",
 }

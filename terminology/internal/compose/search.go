@@ -140,7 +140,7 @@ type entryCorpus struct {
 	rows      []uint32 // by document: index in codes.Entries
 	languages codesystem.Languages
 
-	best map[uint32]string // by code system: most preferred language that it or a supplement has; "" for none
+	best map[uint32]string // by code system: most preferred language that it or a supplement has; "" if none
 
 	once  sync.Once
 	ranks []uint32 // ranks of entries whose code systems provide none

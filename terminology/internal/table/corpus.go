@@ -17,8 +17,8 @@ import (
 type conceptCorpus struct {
 	table     *Table
 	languages codesystem.Languages
-	language  string     // most preferred available language; "" for none
-	foreign   bitset.Set // concepts displayed in another language; nil for none
+	language  string     // most preferred available language; "" if none
+	foreign   bitset.Set // concepts displayed in another language; nil if none
 }
 
 func newConceptCorpus(t *Table, l codesystem.Languages) *conceptCorpus {

@@ -105,7 +105,7 @@ func (t *Table) Values(c codesystem.Concept, property int, visit func(text []byt
 // Language returns the language of the displays; "" if unknown.
 func (t *Table) Language() string { return t.language }
 
-// languages returns the languages of all texts, that of the displays first.
+// languages returns the languages of all texts, with the displays' language first.
 func languages(t *Table) []string { return append([]string{t.language}, t.designations.languages...) }
 
 // HasLanguage reports whether texts in a language or a similar one exist.
@@ -248,13 +248,13 @@ func hashFold(code []byte) uint32 {
 }
 
 // designations contains the designations of all concepts: those of concept i are the rows from[i] up to from[i+1]. from
-// is nil for none.
+// is nil if none.
 type designations struct {
 	from      offsets
 	language  []uint16 // index in languages
 	use       []uint16 // index in uses
 	value     []codesystem.TextRef
-	extension []codesystem.TextRef // JSON arrays of extensions; nil for none
+	extension []codesystem.TextRef // JSON arrays of extensions; nil if none
 
 	languages []string         // index 0 means none
 	uses      []codesystem.Use // index 0 means none
@@ -351,7 +351,7 @@ type propertyValues struct {
 	property []uint16 // index in Table.properties
 	kind     []valueKind
 	value    []codesystem.TextRef // value as text; the code of a Coding
-	coding   []codesystem.TextRef // Coding as JSON, or 0; nil for none
+	coding   []codesystem.TextRef // Coding as JSON, or 0; nil if none
 }
 
 // Status returns the status of a concept other than active, or "".

@@ -108,7 +108,7 @@ type Query struct {
 	// none.
 	CodeableConcept jsontext.Value
 
-	// InferSystem determines the system of a single coding without one from the value set.
+	// InferSystem determines the missing system of a single coding from the value set.
 	InferSystem bool
 
 	// NotAbstract rejects abstract codes.

@@ -520,7 +520,7 @@ func storedSet(url, expansion string) string {
 	return fmt.Sprintf(`{"resourceType":"ValueSet","id":"stored","url":%q,"status":"active","expansion":{"identifier":"urn:oid:1.2.3","timestamp":"2020-01-02T03:04:05Z",%s}}`, url, expansion)
 }
 
-// pills contains entries of a missing code system, and of one that lacks one of the codes.
+// pills contains codes of a missing code system, and of a code system that lacks one of the codes.
 const pills = `"contains":[{"system":"http://x/pills","version":"7","code":"1","display":"Aspirin","designation":[{"language":"de","value":"Kopfwehmittel"}]},
 	{"display":"Others","abstract":true,"contains":[{"system":"http://x/pills","version":"7","code":"2","display":"Ibuprofen","inactive":true},
 		{"system":"http://x/colours","code":"red"},{"system":"http://x/colours","code":"mauve","display":"Mauve"}]}]`

@@ -241,7 +241,7 @@ func TestFlippedBytes(t *testing.T) {
 		}},
 		{"another count", func(t *testing.T, f []byte) {
 			page := pageWith(t, f, leafPage, 3, "count")
-			page[bytes.Index(page, []byte("entries"))+len("entries")]++ // of the inline bucket
+			page[bytes.Index(page, []byte("entries"))+len("entries")]++ // damages the inline bucket
 		}},
 		{"a page is free twice", func(t *testing.T, f []byte) {
 			page := listOfFree(f)
@@ -291,7 +291,7 @@ func TestFlippedBytes(t *testing.T) {
 	}
 }
 
-// Of two meta pages, a damaged one is ignored in favor of the other.
+// If one of the two meta pages is damaged, the other is used.
 func TestFlippedMeta(t *testing.T) {
 	t.Parallel()
 	size := os.Getpagesize()

@@ -40,8 +40,8 @@ type Options struct {
 
 // Counts are numbers of entries. Entries that the source reports twice count twice.
 type Counts struct {
-	Read    int // from the source
-	Copied  int // to the target
+	Read    int // entries read from the source
+	Copied  int // entries copied to the target
 	Kept    int // entries of the target that differ from the source
 	Removed int // leftovers of an interrupted copy that the source no longer has
 	Proved  int // compared after copying

@@ -15,7 +15,7 @@ func TestNew(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		config Config
-		want   string // substring of the error; empty for none
+		want   string // substring of the error; empty if none
 	}{
 		{"nothing", Config{}, "no connection string"},
 		{"a connection string", Config{DSN: "host=db user=fhir"}, ""},
@@ -145,7 +145,7 @@ func TestMaxConns(t *testing.T) {
 	}
 }
 
-// Of several hosts, the primary is used.
+// With several hosts, the primary is used.
 func TestSeveralHosts(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]bool{

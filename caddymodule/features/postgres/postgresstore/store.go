@@ -152,7 +152,7 @@ type arguments struct {
 	olds      [][]byte
 	items     [][]byte
 	mosts     []int64
-	lifetimes []int64 // in milliseconds
+	lifetimes []int64 // lifetimes in milliseconds
 	follows   []bool
 	asked     []string
 	number    string // the same for all attempts

@@ -328,7 +328,7 @@ func (s *stepper) enough(waited *redis.Cmd, reply []any) error {
 
 // A header is the beginning of the script's response.
 type header struct {
-	failed int       // number of the failed call, from 1; 0 for none
+	failed int       // number of the failed call, from 1; 0 if none
 	server time.Time // time by the server's clock
 }
 

@@ -197,8 +197,8 @@ func (r *Roster) entries(ctx context.Context, keys []string, to map[named]*Entry
 	})
 }
 
-// Watch polls for changes until ctx is canceled, and calls changed after each, even if [Roster.Change] has already read
-// it. During an outage of the store, the known entries stay active.
+// Watch polls for changes until ctx is canceled, and calls changed after each change, even if [Roster.Change] has already
+// read it. During an outage of the store, the known entries stay active.
 func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger) {
 	var told *Record
 	ticker := time.NewTicker(interval)

@@ -111,8 +111,8 @@ func TestChangeReadsOneEntry(t *testing.T) {
 	}
 }
 
-// Of two conflicting entries, the older one is active, in whatever order a gateway reads them. The other one becomes
-// active when the older one is removed.
+// If two entries conflict, the older entry is active, regardless of the order in which a gateway reads them. The newer
+// entry becomes active when the older entry is removed.
 func TestConflicts(t *testing.T) {
 	shared := store.NewMemory(100, 0)
 	here, there := newUpdater(t, shared), newUpdater(t, shared)

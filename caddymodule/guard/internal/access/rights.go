@@ -22,7 +22,7 @@ type Rights struct {
 	// something.
 	Missing string
 
-	parameters searchparam.Set // for constraints
+	parameters searchparam.Set // search parameters for constraints
 	holder     Holder
 
 	whole  map[string]smart.Permission // on all resources of a type

@@ -241,7 +241,7 @@ var definitions = message.SetOf(
 
 // escapes describes how a format escapes characters, and how it names values.
 type escapes struct {
-	first byte // of an escape
+	first byte // first byte of an escape
 	// second contains the characters of which one follows first if a character of a URL is escaped.
 	second string
 	// char returns the character at an offset, and its width; 0 at the end of the text.

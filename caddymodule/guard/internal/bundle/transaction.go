@@ -180,7 +180,7 @@ func (t *transaction) checkDistinct() error {
 func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 	b := &message.Bundle{Kind: "transaction", Total: -1}
 	var first *part
-	said := message.Said{} // of the client
+	said := message.Said{} // names and values that the client sent
 	for _, p := range t.parts {
 		if p.sent == nil {
 			continue
@@ -307,7 +307,7 @@ func (p *part) isRead() bool {
 	return false
 }
 
-// refused returns the error of an entry as that of the transaction. Missing and uncovered resources both become 403, so that
+// refused returns the error of an entry as the error of the transaction. Missing and uncovered resources both become 403, so that
 // clients cannot distinguish them.
 func (p *part) refused(err error) error {
 	refusal, ok := errors.AsType[*guard.Error](err)

@@ -310,7 +310,7 @@ var patientID = regexp.MustCompile(`^(?:Patient/)?([A-Za-z0-9.-]{1,64})$`)
 // patientsPerSearch is the number of patients that are looked up by one search.
 const patientsPerSearch = 50
 
-// checkSubjects rejects an export of a Group or of patients that policies deny, exactly like one of a missing Group or patient.
+// checkSubjects rejects an export of a Group or of patients that policies deny, exactly like an export of a missing Group or patient.
 // The FHIR server would export the former and reject the latter.
 func (x *Exports) checkSubjects(ctx context.Context, s selection, parameters []smart.Parameter) error {
 	if s.of.Type == "Group" {

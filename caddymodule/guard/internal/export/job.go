@@ -354,7 +354,7 @@ func (x *Exports) pass(ctx context.Context, c message.Call, w *fileWriter) (err 
 	return w.end()
 }
 
-// keeps returns the filter for the lines of a file. It returns an error for a line that is not a resource.
+// keeps returns a filter for the lines of a file. The filter returns an error for a line that is not a resource.
 func (x *Exports) keeps(ctx context.Context, j job) func(line []byte) (bool, error) {
 	return func(line []byte) (bool, error) {
 		res, err := x.At.Parse(line)
@@ -373,8 +373,8 @@ type fileWriter struct {
 	keeps func(line []byte) (bool, error)
 	limit int64 // maximum size of a line or a Binary in bytes
 
-	header  http.Header // of the current file
-	status  int         // of the current file
+	header  http.Header // header of the current file
+	status  int         // status of the current file
 	line    bytes.Buffer
 	began   bool  // the header was sent to the client
 	failure error // error of Write

@@ -42,7 +42,7 @@ type Memory struct {
 
 	mu      sync.Mutex
 	all     pool
-	owned   map[Owner]*pool // of owners with shares that have grown
+	owned   map[Owner]*pool // pools of the owners that use memory
 	begun   uint64          // number of shares that have grown so far; the age of the latest
 	waiting []*waiter       // shares that hold bytes first, then by age
 }

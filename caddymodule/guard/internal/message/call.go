@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// Call is a request in parts: the client's, an entry of a batch, or one of the gateway.
+// Call is a request in parts: the client's request, an entry of a batch, or a request of the gateway.
 type Call struct {
 	Method string      // HTTP method
 	Path   string      // below the FHIR base, without a leading slash

@@ -24,7 +24,7 @@ import (
 // judgedCall is an operation in progress whose response is judged resource by resource.
 type judgedCall struct {
 	x     *Calls
-	c     message.Call // of the client
+	c     message.Call // the client's call
 	asked message.Call // for the FHIR server
 	op    Operation
 
@@ -397,7 +397,7 @@ func (j *judgedCall) kept(judged judgedEntries) []message.Entry {
 	return append(judged.matches, judged.others...)
 }
 
-// finishAll is finish for entries that are judged as one.
+// finishAll is finish for entries that are judged together.
 func (j *judgedCall) finishAll(ctx context.Context, out *message.Bundle, all judgedEntries, rest *paging.Place) (*message.Answer, error) {
 	out.Entries = append(out.Entries, j.kept(all)...)
 	return j.finish(ctx, out, rest)

@@ -33,7 +33,7 @@ func (sealing) Unseal(_ context.Context, sealed, binding string, maxAge time.Dur
 // states are stored states by key, or the error of a store.
 type states struct {
 	byKey map[string][]byte
-	ttl   time.Duration // of the last state
+	ttl   time.Duration // lifetime of the last state
 	err   error
 }
 
@@ -62,7 +62,7 @@ func TestStoredState(t *testing.T) {
 	t.Parallel()
 	of := Pages{Binding: "token"}
 	for name, tt := range map[string]struct {
-		binding func(key string) string // of the stored state
+		binding func(key string) string // binding of the stored state
 		status  int
 	}{
 		"as it was stored":         {of.keyBinding, 0},

@@ -36,11 +36,11 @@ type merge struct {
 // source is the state of a branch. Its next matches are first those in memory, then those left, then those of the next
 // page.
 type source struct {
-	matches []message.Entry // read, visible and not yet on a page
-	others  []message.Entry // other entries of the page in memory, until one of its matches is taken
+	matches []message.Entry // visible matches in memory that are not yet on a page
+	others  []message.Entry // the page's other entries, until one of its matches is used
 	left    []string        // Type/id of matches that were read, but are no longer in memory
-	next    paging.Place    // page after these
-	// before is the page in memory, as long as none of its matches was taken: the page can then be read again.
+	next    paging.Place    // next page of the FHIR server
+	// before is the place of the page in memory, until one of its matches is used: the page can then be read again.
 	before *paging.Place
 }
 

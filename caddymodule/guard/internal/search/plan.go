@@ -37,7 +37,7 @@ type Searches struct {
 // plan is the immutable plan of a search.
 type plan struct {
 	call        message.Call            // client's call without ignored parameters
-	interaction interaction.Interaction // of that call
+	interaction interaction.Interaction // interaction of that call
 	branches    []branch
 	query       query
 	response    response
@@ -197,8 +197,8 @@ func isOverAll(i interaction.Interaction) bool {
 // can express the grants, a search has several branches, whose results are merged.
 type branch struct {
 	resourceType string
-	patient      string                // patient whose compartment the path selects; empty for none
-	member       string                // patient to whose compartment the path or parameters confine; empty for none
+	patient      string                // patient whose compartment the path selects; empty if none
+	member       string                // patient to whose compartment the path or parameters confine; empty if none
 	within       interaction.Reference // requested compartment, if the path selects it
 	confining    []smart.Parameter     // parameters in addition to the client's
 	whole        bool                  // the scopes cover every possible match

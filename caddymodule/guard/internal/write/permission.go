@@ -156,7 +156,7 @@ func (w permission) checkAttached(ctx context.Context, patient string, before, a
 	return nil
 }
 
-// namesBinary reports whether a server might interpret an address as that of a Binary.
+// namesBinary reports whether a server might interpret an address as a Binary's.
 func namesBinary(address string) bool {
 	if plain, err := url.PathUnescape(address); err == nil {
 		address += " " + plain

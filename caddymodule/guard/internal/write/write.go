@@ -77,7 +77,7 @@ type write struct {
 	i        interaction.Interaction
 	may      permission
 	whole    bool                  // a grant covers all resources of the type
-	criteria *search.Selection     // of a conditional write
+	criteria *search.Selection     // criteria of a conditional write
 	confined interaction.Reference // see [Result.Confined]
 }
 

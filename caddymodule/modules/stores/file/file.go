@@ -41,7 +41,7 @@ type Store struct {
 	store.Store `json:"-"` // file, after Locate
 
 	file    *boltstore.Store
-	key     string // in the pool
+	key     string // key in the pool of open stores
 	watched *stores.Watch
 	mark    *runningMark
 }

@@ -102,9 +102,9 @@ type Designation struct {
 // Property is a property value of a concept or, without a value, a declared property of a CodeSystem.
 type Property struct {
 	Code         string `json:"code"`                   // code of the property
-	ValueCode    string `json:"valueCode,omitempty"`    // empty for none
-	ValueInteger *int   `json:"valueInteger,omitempty"` // nil for none
-	ValueBoolean bool   `json:"valueBoolean,omitempty"` // false for none
+	ValueCode    string `json:"valueCode,omitempty"`    // empty if none
+	ValueInteger *int   `json:"valueInteger,omitempty"` // nil if none
+	ValueBoolean bool   `json:"valueBoolean,omitempty"` // false if none
 }
 
 // AddName adds a name in another language, or an alternative English name.
