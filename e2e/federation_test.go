@@ -32,7 +32,7 @@ func idpBlock(head, issuer, id, secret string, lines ...string) string {
 	return "\t\tidp " + head + " {\n\t\t\t" + strings.Join(lines, "\n\t\t\t") + "\n\t\t}"
 }
 
-// mustFreeAddress is freeAddress for tests.
+// mustFreeAddress is like freeAddress, but fails the test on errors.
 func mustFreeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := freeAddress()

@@ -125,7 +125,7 @@ func ownGateway(t *testing.T, name, backendAddress string, edit ...string) *gate
 	return gatewayAt(t, name, mustFreeAddress(t), backendAddress, edit...)
 }
 
-// gatewayAt is ownGateway at a given address.
+// gatewayAt is like ownGateway, but at a given address.
 func gatewayAt(t *testing.T, name, address, backendAddress string, edit ...string) *gateway {
 	t.Helper()
 	home := t.TempDir()

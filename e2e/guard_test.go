@@ -100,7 +100,7 @@ func (g *guarded) send(t *testing.T, who guardHolder, method, path, body string,
 	return a
 }
 
-// trySend is send with a token, for goroutines. The path may also be a whole URL, such as that of a page.
+// trySend is like send, but with a token, for goroutines. The path may also be a whole URL, such as a page link.
 func (g *guarded) trySend(t *testing.T, token, method, path, body string, headers ...string) (answer, error) {
 	address := path
 	if !strings.HasPrefix(path, g.base) {

@@ -197,8 +197,8 @@ func documentedCommand(t *testing.T, folder, content string) (page, command stri
 	return "", ""
 }
 
-// TestGuideCommands runs the commands for a running gateway that the pages contain. After those for a key compromise, all
-// earlier tokens are invalid.
+// TestGuideCommands runs the commands for a running gateway that the pages contain. After the commands for a key
+// compromise, all earlier tokens are invalid.
 func TestGuideCommands(t *testing.T) {
 	alone(t, "backups are of one gateway")
 	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {

@@ -103,7 +103,7 @@ func (p *postgresServer) dsn(more string) string {
 	return fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable %s", p.port, more)
 }
 
-// socketDSN is dsn for the socket.
+// socketDSN is like dsn, but for the socket.
 func (p *postgresServer) socketDSN(more string) string {
 	return fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres %s", p.folder, p.port, more)
 }

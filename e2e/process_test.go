@@ -75,7 +75,7 @@ func (p *process) ready(try func() error) error {
 	return p.readyWithin(90*time.Second, try)
 }
 
-// readyWithin is ready with another limit.
+// readyWithin is like ready, but with another limit.
 func (p *process) readyWithin(bound time.Duration, try func() error) error {
 	deadline := time.After(bound)
 	ticker := time.NewTicker(5 * time.Millisecond)

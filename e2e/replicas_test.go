@@ -22,7 +22,7 @@ func replicable(caddyfile, address string) bool {
 		!strings.Contains(caddyfile, "\tstore ")
 }
 
-// startReplicas is startGateway for several gateways.
+// startReplicas is like startGateway, but for several gateways.
 func startReplicas(name, home, caddyfile, issuer, backendAddress string) (*gateway, error) {
 	folder, err := filepath.Abs(filepath.Join(outFolder, name+"-replicas"))
 	if err != nil {

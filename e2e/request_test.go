@@ -26,7 +26,7 @@ func send(t *testing.T, client *http.Client, r *http.Request) answer {
 	return a
 }
 
-// trySend is send for goroutines, which must not end the test.
+// trySend is like send, but for goroutines, which must not end the test.
 func trySend(client *http.Client, r *http.Request) (answer, error) {
 	response, err := client.Do(r)
 	if err != nil {

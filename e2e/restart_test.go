@@ -16,7 +16,7 @@ func (g *gateway) refresh(t *testing.T, app *oauth2.Config, token *oauth2.Token)
 	return app.TokenSource(g.context(t), &oauth2.Token{RefreshToken: token.RefreshToken}).Token()
 }
 
-// mustRefresh is refresh for valid tokens.
+// mustRefresh is like refresh, but for valid tokens.
 func (g *gateway) mustRefresh(t *testing.T, app *oauth2.Config, token *oauth2.Token) *oauth2.Token {
 	t.Helper()
 	next, err := g.refresh(t, app, token)

@@ -344,7 +344,7 @@ func (f *Fetched) Renew() {
 	f.beginRenewal()
 }
 
-// beginRenewal is Renew with f.mu held.
+// beginRenewal is like Renew, but with f.mu held.
 func (f *Fetched) beginRenewal() {
 	if !f.renewing && !f.answers.due.IsZero() && !time.Now().Before(f.answers.due) {
 		f.renewing = true

@@ -184,7 +184,7 @@ func (w *Watch) found() (files []string, had map[string]bool, err error) {
 	return files, had, err
 }
 
-// loadWhole is Load with panics converted to errors: a file that crashes the loader must not stop the server.
+// loadWhole is like Load, but with panics converted to errors: a file that crashes the loader must not stop the server.
 func loadWhole(ctx context.Context, o definitions.Options) (l *Library, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

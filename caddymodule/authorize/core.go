@@ -81,7 +81,7 @@ func (a *Core) Handle(path string, serve http.HandlerFunc, methods ...string) {
 	a.routes[path] = a.Responder.Handler(serve, methods...)
 }
 
-// HandlePublic is [Core.Handle] for an endpoint with CORS for all origins.
+// HandlePublic is like [Core.Handle], but for an endpoint with CORS for all origins.
 func (a *Core) HandlePublic(path string, serve http.HandlerFunc, methods ...string) {
 	a.public = append(a.public, path)
 	a.Handle(path, serve, methods...)

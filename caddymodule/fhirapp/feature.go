@@ -41,7 +41,7 @@ type AlwaysOn interface {
 // ProviderFeature is a Caddy module in the namespace `fhir.idp`, which extends one identity provider. Its subdirectives in
 // the idp block are registered with [option.Feature].
 type ProviderFeature interface {
-	// ConfigureProvider is [Feature.Configure] for the identity provider with the given key.
+	// ConfigureProvider is like [Feature.Configure], but for the identity provider with the given key.
 	ConfigureProvider(app *App, c *authorize.Config, key string) error
 }
 

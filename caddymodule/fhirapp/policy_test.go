@@ -181,7 +181,7 @@ const wardPolicies = `
 			test_require ward 7
 			test_deny none x`
 
-// TestPoliciesOfOtherIssuers: groups and claims are those of the token, including nested ones. Missing ones are empty.
+// TestPoliciesOfOtherIssuers: groups and claims are the token's, including nested ones. Missing claims are empty.
 func TestPoliciesOfOtherIssuers(t *testing.T) {
 	t.Parallel()
 	k := gatewaytest.NewIssuer(t)

@@ -89,13 +89,13 @@ func (g *Gateway) Code() string {
 	return g.CodeOf(DemoRequest())
 }
 
-// CodeOf is [Gateway.Code] for another request.
+// CodeOf is like [Gateway.Code], but for another request.
 func (g *Gateway) CodeOf(request url.Values) string {
 	g.t.Helper()
 	return g.CodeOfUser("alice", request)
 }
 
-// CodeOfUser is [Gateway.CodeOf] for another user.
+// CodeOfUser is like [Gateway.CodeOf], but for another user.
 func (g *Gateway) CodeOfUser(user string, request url.Values) string {
 	g.t.Helper()
 	page := Read(g.t, g.Get(g.Get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
@@ -130,13 +130,13 @@ func (g *Gateway) Token() string {
 	return g.TokenOf(DemoRequest())
 }
 
-// TokenOf is [Gateway.Token] for another request.
+// TokenOf is like [Gateway.Token], but for another request.
 func (g *Gateway) TokenOf(request url.Values) string {
 	g.t.Helper()
 	return g.TokenOfUser("alice", request)
 }
 
-// TokenOfUser is [Gateway.TokenOf] for another user.
+// TokenOfUser is like [Gateway.TokenOf], but for another user.
 func (g *Gateway) TokenOfUser(user string, request url.Values) string {
 	g.t.Helper()
 	return g.AccessToken(CodeForm(g.CodeOfUser(user, request)))

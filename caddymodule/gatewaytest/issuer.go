@@ -30,7 +30,7 @@ func NewIssuer(t *testing.T) *Issuer {
 	})
 }
 
-// ServeIssuer is [NewIssuer] with a server that serve starts.
+// ServeIssuer is like [NewIssuer], but with a server that serve starts.
 func ServeIssuer(t *testing.T, serve func(http.Handler) *httptest.Server) *Issuer {
 	t.Helper()
 	k := &Issuer{Key: jose.JSONWebKey{Key: josetest.NewEC(elliptic.P256()), KeyID: "k1", Algorithm: string(jose.ES256), Use: "sig"}}

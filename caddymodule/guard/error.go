@@ -98,7 +98,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// OnlyJSON makes the OperationOutcome of a rejection JSON, whatever format the request prefers: fhir_bearer does not
+// OnlyJSON makes the OperationOutcome of a rejection JSON, even if the request prefers XML, because fhir_bearer does not
 // negotiate formats.
 func (*Error) OnlyJSON() {}
 
@@ -217,7 +217,7 @@ func InsufficientScope(description string, err error) *Error {
 	return &Error{Status: http.StatusForbidden, Code: codeInsufficientScope, Description: description, Err: err}
 }
 
-// Lifted adds the scopes of which any single one would allow the request, and returns the rejection.
+// Lifted adds scopes, each of which alone would allow the request, and returns the rejection.
 func (e *Error) Lifted(scope string) *Error {
 	e.Scope = scope
 	return e

@@ -454,7 +454,7 @@ func (b *backOff) check(now time.Time) error {
 	return b.refuse(now)
 }
 
-// begin is check for a caller that then sends a request and calls end.
+// begin is like check, but for a caller that then sends a request and calls end.
 func (b *backOff) begin(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

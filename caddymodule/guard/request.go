@@ -92,9 +92,9 @@ const (
 	headerIsRemoved
 )
 
-// NewIdentityHeaders returns the rules that remove the usual identity headers and the given ones, such as those in which
-// the caller passes the user to the FHIR server. Only forwarded headers pass (default: those of FHIR's REST API), besides
-// those that describe the body, the connection or the request's origin. A usual identity header passes only if forwarded
+// NewIdentityHeaders returns the rules that remove the usual identity headers and the given headers, for example a header in
+// which the caller passes the user to the FHIR server. Only forwarded headers pass (default: the headers of FHIR's REST API),
+// besides headers that describe the body, the connection or the request's origin. A usual identity header passes only if forwarded
 // contains its full name. A * at the beginning or end of a name matches any rest.
 func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
 	if len(forwarded) == 0 {

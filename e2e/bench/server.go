@@ -111,7 +111,7 @@ func (s *server) resident() (now, most int, err error) {
 	return now, most, errors.Join(err1, err2)
 }
 
-// mebibytes returns a value of a process's status, which is in KiB.
+// mebibytes returns a value of /proc/<pid>/status in MiB, converted from KiB.
 func mebibytes(status, name string) (int, error) {
 	_, rest, _ := strings.Cut(status, name)
 	fields := strings.Fields(rest)

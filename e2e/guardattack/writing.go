@@ -120,7 +120,7 @@ func (a writings) jsonPatch() Attack {
 	return Attack{http.MethodPatch, target.Reference(), "[" + strings.Join(operations, ",") + "]", []string{"Content-Type", jsonPatchType}, v.ID}
 }
 
-// pathPatch is jsonPatch with FHIRPath Patch.
+// pathPatch is like jsonPatch, but with FHIRPath Patch.
 func (a writings) pathPatch() Attack {
 	own, v := a.own(), a.victim()
 	patient := a.World.Patient(v.ownerOr(a.other()))

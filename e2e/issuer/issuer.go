@@ -47,7 +47,7 @@ func (i *Issuer) Token(clientID, id, scope, patient string) string {
 	return i.TokenFor("1", clientID, id, scope, patient)
 }
 
-// TokenFor is Token for a person with the given subject.
+// TokenFor is like Token, but for a person with the given subject.
 func (i *Issuer) TokenFor(subject, clientID, id, scope, patient string) string {
 	token, err := jwt.Signed(i.signer).Claims(map[string]any{
 		"iss": i.URL, "sub": subject, "aud": "fhir", "client_id": clientID, "jti": id, "scope": scope, "patient": patient,

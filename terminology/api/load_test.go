@@ -74,7 +74,7 @@ func TestDefinitionPatterns(t *testing.T) {
 	}
 }
 
-// A folder without definitions may get some later: loading logs a warning and succeeds.
+// Loading a folder without definitions logs a warning and succeeds, because files may be added later.
 func TestEmptyDefinitions(t *testing.T) {
 	folder := t.TempDir()
 	fixture.WriteFile(t, filepath.Join(folder, "notes.txt"), nil)

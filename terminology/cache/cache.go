@@ -460,7 +460,7 @@ func (c *Cache) InvalidateTag(canonical string) int {
 	})
 }
 
-// InvalidateSystem is [Cache.InvalidateTag] for a code system and its implicit value sets: url?fhir_vs,
+// InvalidateSystem is like [Cache.InvalidateTag], but for a code system and its implicit value sets: url?fhir_vs,
 // url?fhir_vs=isa/code.
 func (c *Cache) InvalidateSystem(canonical string) int {
 	base, version, _ := strings.Cut(canonical, "|")

@@ -103,7 +103,7 @@ func (s *store) get(key Key, raw []byte) *entry {
 	return e
 }
 
-// peek is get without counting a use.
+// peek is like get, but without counting a use.
 func (s *store) peek(key Key) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()

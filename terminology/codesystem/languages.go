@@ -135,7 +135,7 @@ func (l *Languages) Preferred(texts []Text) int {
 	return FirstDisplay(texts)
 }
 
-// PreferredOrFirst is Preferred with the first display as the default.
+// PreferredOrFirst is like Preferred, but with the first display as the default.
 func (l *Languages) PreferredOrFirst(texts []Text) int {
 	if i := l.Preferred(texts); i >= 0 {
 		return i
@@ -240,7 +240,7 @@ func HasLanguage(has []string, language string) bool {
 	return slices.ContainsFunc(has, func(tag string) bool { return likeness(tag, language) > languageDiffers })
 }
 
-// rangeKey is [Languages.Key] for one language.
+// rangeKey is like [Languages.Key], but for one language.
 func rangeKey(has []string, language string) []byte {
 	key := make([]byte, len(has))
 	var found [languageSame + 1]bool

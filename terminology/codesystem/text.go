@@ -133,7 +133,7 @@ func (t Texts) At(ref TextRef) []byte {
 	return t.long(ref)
 }
 
-// long is At for a string with a multi-byte length.
+// long is like At, but for a string with a multi-byte length.
 func (t Texts) long(ref TextRef) []byte {
 	length, width := binary.Uvarint(t[ref:])
 	start := int(ref) + width

@@ -91,7 +91,7 @@ func (d *Set) ownDisplay(e Entry) []byte {
 // Flags returns the flags of an entry: those of its concept and those of a stored expansion.
 func (d *Set) Flags(e Entry) codesystem.Flags { return d.FlagsOf(d.Locate(e)) }
 
-// FlagsOf is [Set.Flags] for a located entry.
+// FlagsOf is like [Set.Flags], but for a located entry.
 func (d *Set) FlagsOf(e LocatedEntry) codesystem.Flags {
 	flags := d.storedFlags(e.Entry)
 	if !e.IsKnown() {

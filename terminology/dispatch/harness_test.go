@@ -78,7 +78,7 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 	})}
 }
 
-// newSiteBefore is newSite with a server as the next handler or as the upstream.
+// newSiteBefore is like newSite, but with a server as the next handler or as the upstream.
 func newSiteBefore(t *testing.T, who string, s settings, server http.Handler) *site {
 	t.Helper()
 	if who == "upstream" {

@@ -94,7 +94,7 @@ func (w *Wholes) Answer(s *Server, q Question, synonyms *textindex.Synonyms) (*A
 	return w.answer(s, q, synonyms, w.fresh)
 }
 
-// Stale is [Wholes.Answer] for a failed server: it also uses expansions that expired less than MaxStale ago. The
+// Stale is like [Wholes.Answer], but for a failed server: it also uses expansions that expired less than MaxStale ago. The
 // response must not be stored.
 func (w *Wholes) Stale(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
 	a, err := w.answer(s, q, synonyms, func(_ *Server, x search) (whole, bool) { return w.wholes.Get(x.key) })

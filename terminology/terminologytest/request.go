@@ -124,7 +124,7 @@ func Expand(t testing.TB, l *terminology.Library, pairs ...string) Expanded {
 	return ExpandWith(t, &api.Handler{Library: l}, pairs...)
 }
 
-// ExpandWith is Expand for a given handler.
+// ExpandWith is like Expand, but for a given handler.
 func ExpandWith(t testing.TB, h *api.Handler, pairs ...string) Expanded {
 	t.Helper()
 	w, err := Request(h, http.MethodGet, Query(pairs...))

@@ -171,7 +171,7 @@ func (d *dictionary) divide(parts []part, word []byte, id uint32) []part {
 	return d.within(parts, word, d.ends[id], 0)
 }
 
-// within is divide for a part of a word, starting at a position.
+// within is like divide, but for a part of a word, starting at a position.
 func (d *dictionary) within(parts []part, word []byte, ends uint64, from int) []part {
 	var v division
 	if ends == 0 || !d.cut(&v, word, ends) {

@@ -211,7 +211,7 @@ func (t *Filter) asTyped(l *language, terms []term, keys []string) (all []need) 
 	return all
 }
 
-// hasRuns reports whether several terms have a joint synonym, so that they may also be split into shorter runs.
+// hasRuns reports whether a synonym covers a run of several terms. Such a run can also be split into shorter runs.
 func (a *asked) hasRuns() bool {
 	return slices.ContainsFunc(a.segments, func(s segment) bool { return len(s) > 1 && len(s[0]) > 1 })
 }

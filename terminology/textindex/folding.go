@@ -153,7 +153,7 @@ var plainLetters = map[rune]string{
 // lastPlainLetter is the highest key of plainLetters, so that most scripts skip the lookup.
 const lastPlainLetter = 'ς'
 
-// ascii is words for ASCII text, by far the most common. It returns false for any other text.
+// ascii is like words, but for ASCII text, by far the most common. It returns false for any other text.
 func (f *folder) ascii(s []byte) bool {
 	dst, within, small := f.folded, false, false
 	for i, c := range s {

@@ -167,7 +167,7 @@ func lastKey(prefix []byte) uint64 {
 	return prefixKey(prefix) | math.MaxUint64>>(8*min(len(prefix), keyLength))
 }
 
-// sampledSearch is [sort.Search] in a list of n items sorted by key, where every contains the key of each strideth
+// sampledSearch is like [sort.Search], but in a list of n items sorted by key, where every contains the key of each strideth
 // item. is must be true for items with a key above key, and false for those below.
 func sampledSearch(every []uint64, n int, key uint64, is func(i int) bool) int {
 	block := sort.Search(len(every), func(i int) bool { return every[i] > key || every[i] == key && is(i*stride) })

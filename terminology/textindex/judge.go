@@ -117,7 +117,7 @@ func tierOf(f fit, head bool) tier {
 	return tierBegun
 }
 
-// bySymbols is tier for a filter without letters and digits.
+// bySymbols is like tier, but for a filter without letters and digits.
 func (j *judge) bySymbols(doc uint32) tier {
 	display, code, symbols := j.reader.corpus.Display(doc), j.reader.corpus.Code(doc), j.filter.symbols
 	switch {
@@ -134,7 +134,7 @@ func (j *judge) bySymbols(doc uint32) tier {
 	}
 }
 
-// byLetter is tier for a filter of one letter or digit.
+// byLetter is like tier, but for a filter of one letter or digit.
 func (j *judge) byLetter(doc uint32) tier {
 	r := &j.reader
 	r.readDisplay(doc)

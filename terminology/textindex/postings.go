@@ -161,7 +161,7 @@ func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
 	return rankSet{bits: c.sets[at*words : (at+1)*words], size: int(c.count[i])}, true
 }
 
-// headSet is [commonPrefixes.set] for documents with a word in a head.
+// headSet is like [commonPrefixes.set], but for documents with a word in a head.
 func (c *commonPrefixes) headSet(from, to, n int) (rankSet, bool) {
 	i, ok := c.find(from, to)
 	if !ok || c.dense[i] == 0 {

@@ -311,7 +311,7 @@ func (p *page) set(set *rankSet, t tier) {
 	}
 }
 
-// last is set for the final set. It does not record the ranks as emitted, and only counts the ranks before the page.
+// last is like set, but for the final set. It does not record the ranks as emitted, and only counts the ranks before the page.
 func (p *page) last(set *rankSet, t tier) {
 	for i, word := range set.each {
 		if p.done() {

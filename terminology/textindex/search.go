@@ -50,7 +50,7 @@ func searchRuns(parts []Part, f *Filter, from, to int, spend func(steps int) err
 	return hits, total, err
 }
 
-// searchParts is Search with the given leniency.
+// searchParts is like Search, but with the given leniency.
 func searchParts(parts []Part, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if len(parts) == 1 {
 		return parts[0].search(f, how, from, to, spend)

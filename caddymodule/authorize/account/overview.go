@@ -223,7 +223,7 @@ func ago(at time.Time) *page.Text {
 // sign is a word in a User-Agent with its meaning.
 type sign struct{ word, name string }
 
-// Specific words come first, because most browsers claim to be others too.
+// More specific words come first, because most User-Agents also contain the words of other browsers.
 var (
 	browsers = []sign{
 		{"Edg", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"}, {"FxiOS/", "Firefox"}, {"Firefox/", "Firefox"},

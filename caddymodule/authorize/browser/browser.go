@@ -148,7 +148,7 @@ func (s *Sealer) Seal(w http.ResponseWriter, r *http.Request, purpose, text stri
 	return s.Keys.Seal(r.Context(), text, purpose+" "+browserID(w, r))
 }
 
-// SealJSON is [Sealer.Seal] for a value in JSON.
+// SealJSON is like [Sealer.Seal], but for a value in JSON.
 func (s *Sealer) SealJSON(w http.ResponseWriter, r *http.Request, purpose string, value any) (string, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Dur
 	return "", expired
 }
 
-// UnsealJSON is [Sealer.Unseal] for a value in JSON.
+// UnsealJSON is like [Sealer.Unseal], but for a value in JSON.
 func (s *Sealer) UnsealJSON(r *http.Request, purpose, sealed string, maxAge time.Duration, expired error, to any) error {
 	text, err := s.Unseal(r, purpose, sealed, maxAge, expired)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Sealer) UnsealJSON(r *http.Request, purpose, sealed string, maxAge time
 	return json.Unmarshal([]byte(text), to)
 }
 
-// Check is [Sealer.Unseal] for a known text, e.g. the session in which a form was shown.
+// Check is like [Sealer.Unseal], but for a known text, e.g. the session in which a form was shown.
 func (s *Sealer) Check(r *http.Request, purpose, sealed, known string, maxAge time.Duration, expired error) error {
 	text, err := s.Unseal(r, purpose, sealed, maxAge, expired)
 	if err == nil && text != known {

@@ -22,7 +22,7 @@ type Ending struct {
 	Logger   *slog.Logger      // log for requests about unknown people
 }
 
-// Accounts revokes everything of accounts and of the local users linked to them. Accounts are deleted last, so that
+// Accounts revokes all access of accounts and of the local users linked to them. Accounts are deleted last, so that
 // failures can be retried. gone means permanent removal, after which another person may get a claimed sub.
 func (e *Ending) Accounts(ctx context.Context, p *people.Provider, found []people.Known, reason string, gone bool) error {
 	if len(found) == 0 {

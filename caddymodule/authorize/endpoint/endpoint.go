@@ -92,7 +92,7 @@ func (rs *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
 	rs.WriteAs(w, "application/json", status, body)
 }
 
-// WriteAs is [Responder.WriteJSON] with another media type.
+// WriteAs is like [Responder.WriteJSON], but with another media type.
 func (rs *Responder) WriteAs(w http.ResponseWriter, kind string, status int, body any) {
 	setKind(w.Header(), kind)
 	w.WriteHeader(status)

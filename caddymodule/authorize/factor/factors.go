@@ -59,7 +59,7 @@ func (fs *Factors) Of(ctx context.Context, user *people.User) (*Held, error) {
 // one in another session.
 func (h *Held) Lacking(by By) bool { return h.Any() && h.Session != by.SID && !by.MultiFactor }
 
-// Lacking is [Held.Lacking] for a user.
+// Lacking is like [Held.Lacking], but for a user.
 func (fs *Factors) Lacking(ctx context.Context, user *people.User, by By) (bool, error) {
 	held, err := fs.Of(ctx, user)
 	return err == nil && held.Lacking(by), err
@@ -205,7 +205,7 @@ func BySession(sid, acr string) By {
 // ErrUnproved rejects changes in a session without the user's second factor.
 var ErrUnproved = &oauth2.Error{Code: "access_denied", Description: "the session lacks the second factor", Status: http.StatusForbidden}
 
-// changeBy is change in a session. A user with a second factor must have proved it in the session, even if it
+// changeBy is like change, but in a session. A user with a second factor must have proved it in the session, even if it
 // was enrolled just now in another session. Otherwise an attacker with the password could add a factor.
 func (es *Enrolments) changeBy(ctx context.Context, user *people.User, by By, do func(*Enrolment) error) error {
 	return es.change(ctx, user.ID, func(e *Enrolment) error {

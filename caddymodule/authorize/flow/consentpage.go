@@ -202,7 +202,7 @@ func Describe(item string, user *people.User) *page.Text {
 	return page.T("the permission “%s”", item)
 }
 
-// describeResource describes a resource scope; to a patient, as access to their own records.
+// describeResource describes a resource scope. If the user is a patient, patient scopes are described as their own records.
 func describeResource(scope smart.ResourceScope, user *people.User) *page.Text {
 	what, verbs := dataOf(scope), verbs(scope.Permission)
 	switch {

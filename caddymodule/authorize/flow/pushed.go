@@ -276,7 +276,7 @@ func (u *usedPushes) has(id pushID) bool {
 	return u.holds(id)
 }
 
-// holds is has for callers that hold mu.
+// holds is like has, but the caller must hold mu.
 func (u *usedPushes) holds(id pushID) bool {
 	_, younger := u.younger[id]
 	_, older := u.older[id]

@@ -171,7 +171,7 @@ func (l *Limiter) change(ctx context.Context, counters []counter, alter func(cou
 	return busy(errors.New("other gateways were quicker each time"))
 }
 
-// changeLocal is change for a store of this process: attempts are in memory, and only changed
+// changeLocal is like change, but for a store of this process: attempts are in memory, and only changed
 // tallies are written. It requires the turns of the counters. Attempts end even if writing fails.
 func (l *Limiter) changeLocal(ctx context.Context, counters []counter, alter func(counter, *tally) error) error {
 	for range maxRounds {

@@ -124,7 +124,7 @@ func Start(tb testing.TB, changes ...func(*Settings)) *Provider {
 	return p
 }
 
-// StartTLS is Start with HTTPS and a certificate trusted only by [Provider.Transport].
+// StartTLS is like Start, but with HTTPS and a certificate trusted only by [Provider.Transport].
 func StartTLS(tb testing.TB) *Provider {
 	p := New("")
 	p.listen(tb)

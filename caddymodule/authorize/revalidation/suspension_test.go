@@ -71,7 +71,7 @@ var mistakes = map[string]func(*hospital) (repair func()){
 }
 
 // A provider that denies everyone by mistake is suspended: nothing is revoked, and access resumes
-// after the repair, however long it takes.
+// after the repair, regardless of the duration.
 func TestMistakeOfProviderEndsNothing(t *testing.T) {
 	t.Parallel()
 	for name, mistake := range mistakes {

@@ -261,7 +261,7 @@ func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
 	return parse(sid, value)
 }
 
-// FindNamed is [Sessions.Find] for callers with an ID token that contains the sid and the user. That is sufficient
+// FindNamed is like [Sessions.Find], but for callers with an ID token that contains the sid and the user. That is sufficient
 // to end the session even if its record is malformed, in which case only sid and user are set in the result.
 func (s *Sessions) FindNamed(ctx context.Context, sid, user string) (*Session, error) {
 	stored, err := s.Find(ctx, sid)

@@ -87,7 +87,7 @@ func DeleteFunc[T any](ctx context.Context, s Store, prefix string, match func(*
 	return DeleteKeys(ctx, s, keys, match)
 }
 
-// DeleteKeys is [DeleteFunc] for the entries of given keys.
+// DeleteKeys is like [DeleteFunc], but for the entries of given keys.
 func DeleteKeys[T any](ctx context.Context, s Store, keys []string, match func(*T) bool) (deleted int, err error) {
 	var errs []error
 	for some := range slices.Chunk(keys, atOnce) {
@@ -121,7 +121,7 @@ func Each[T any](ctx context.Context, s Store, keys []string, do func(some []*T)
 	return nil
 }
 
-// deleteSome is [DeleteFunc] for some keys in one step.
+// deleteSome is like [DeleteFunc], but for some keys in one step.
 func deleteSome[T any](ctx context.Context, s Store, keys []string, match func(*T) bool) (deleted int, err error) {
 	values, err := Values(ctx, s, keys...)
 	if err != nil {

@@ -388,7 +388,7 @@ func (o Outage) Near(at time.Time, while time.Duration) bool {
 // A shared store broadcasts changes of the kinds of entries that most requests read (see [KindOf]),
 // so that a guarded request needs no round trip.
 var (
-	// MirroredKinds are the kinds of which each gateway has a copy of all entries, at most two days
+	// MirroredKinds are the kinds whose entries are all copied to each gateway, at most two days
 	// old: revocations, whose absence must be known as well.
 	MirroredKinds = []string{"revoked", "cutoff"}
 

@@ -156,7 +156,7 @@ func (fs *families) check(ctx context.Context, f *refreshFamily, client *client.
 
 var errSignedOut = oauth2.InvalidGrant("the person has signed out")
 
-// checkGrant is check without the session, which rotation reads in its own step.
+// checkGrant is like check, but without the session, which rotation reads in its own step.
 func (fs *families) checkGrant(ctx context.Context, f *refreshFamily, client *client.Client) error {
 	void, err := fs.grants.revoked(ctx, f.Grant)
 	switch {

@@ -78,7 +78,7 @@ func (g adminPage) do(action, kind, name string, fields url.Values) (shown strin
 	return shown, r.StatusCode
 }
 
-// must is do for an action that must not be refused.
+// must is like do, but fails the test if the action is refused.
 func (g adminPage) must(action, kind, name string, fields url.Values) (secret string) {
 	g.t.Helper()
 	secret, status := g.do(action, kind, name, fields)

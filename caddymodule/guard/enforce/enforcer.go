@@ -369,7 +369,7 @@ func (x answerer) Answer(ctx context.Context, c message.Call, i interaction.Inte
 	return x.Collect(ctx, c, i, nil)
 }
 
-// Collect is Answer for a write that the collector defers. With a nil collector, the write is sent.
+// Collect is like Answer, but for a write that the collector defers. With a nil collector, the write is sent.
 func (x answerer) Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (a *message.Answer, err error) {
 	ctx, done := x.judging(ctx, i)
 	defer func() { done(err) }()

@@ -74,7 +74,7 @@ func answering[T any](by func(answerer) T, answer func(T, context.Context, messa
 	}
 }
 
-// paged is answering for a page link.
+// paged is like answering, but for a page link.
 func paged[T any](by func(answerer) T, answer func(T, context.Context, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error)) func(context.Context, answerer, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error) {
 	return func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
 		return answer(by(x), ctx, c, i, at, self)

@@ -363,7 +363,7 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// Links stay short and no page is lost, however long the search is, whether its pages are judged or pass.
+// Links stay short and no page is lost, regardless of the length of the search, whether its pages are judged or pass.
 func TestLongSearch(t *testing.T) {
 	t.Parallel()
 	var ids []string

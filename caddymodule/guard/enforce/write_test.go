@@ -637,8 +637,8 @@ func owners(reference, text string) string {
 	return strings.Join(all, "")
 }
 
-// Generated writes with a patient's token change only the patient's own records, take over no other record, give none away, and
-// add no reference to another's.
+// Generated writes with a patient's token change only the patient's own records. They never move a record from or to another
+// patient, or add a reference to another patient's record.
 func TestNoWriteReachesOther(t *testing.T) {
 	t.Parallel()
 	ofOther := regexp.MustCompile(`"reference":"[^"]*/b[^"]*"|"reference":"[^"]*\?`)

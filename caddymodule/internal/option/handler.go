@@ -57,7 +57,7 @@ type Position struct {
 // PositionOf returns the current line of the parser.
 func PositionOf(d *caddyfile.Dispenser) Position { return Position{d.File(), d.Line()} }
 
-// Wrap is [caddyfile.Dispenser.WrapErr] for the position.
+// Wrap is like [caddyfile.Dispenser.WrapErr], but for the position.
 func (p Position) Wrap(err error) error { return fmt.Errorf("%w, at %s:%d", err, p.file, p.line) }
 
 // Source is the position of a handler in the Caddyfile, for errors and warnings about the adapted JSON.

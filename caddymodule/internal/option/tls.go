@@ -94,7 +94,7 @@ var connectionValue = strings.NewReplacer(
 	`\`, `\\`, `'`, `\'`, " ", `\ `, "\t", "\\\t", "\n", "\\\n", "\r", "\\\r", "\v", "\\\v", "\f", "\\\f",
 )
 
-// ResolveConnection is [ResolveSecret] for the address and credentials of a server, as a URL or as keyword=value
+// ResolveConnection is like [ResolveSecret], but for the address and credentials of a server, as a URL or as keyword=value
 // pairs of libpq. Values of placeholders are escaped in users, passwords and parameters. A single placeholder stands
 // for the whole text.
 func ResolveConnection(option, text string) (string, error) {

@@ -506,7 +506,7 @@ func (s *source) next(i int) int {
 	return s.behindSpace(i)
 }
 
-// behindSpace is next at whitespace. It skips eight spaces at a time, because indentation is long.
+// behindSpace is like next, but at whitespace. It skips eight spaces at a time, because indentation is long.
 func (s *source) behindSpace(i int) int {
 	for ; ; i++ {
 		if s.peek(i) == '\n' {
@@ -650,7 +650,7 @@ func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 }
 
 // specialAt finds the next special byte of a string: a quotation mark, backslash or control character. It also
-// returns the OR of all bytes before that; its highest bits are unset if they are ASCII.
+// returns the OR of all preceding bytes, whose highest bits are unset if all of them are ASCII.
 func (s *source) specialAt(i int) (at int, all uint64) {
 	for {
 		w := s.eight(i)

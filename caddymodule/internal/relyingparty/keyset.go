@@ -223,7 +223,7 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 	return payload, nil
 }
 
-// verifyBy is VerifySignature for a token that must have one of the given algorithms.
+// verifyBy is like VerifySignature, but for a token that must have one of the given algorithms.
 func (k *KeySet) verifyBy(ctx context.Context, token string, algorithms []string) ([]byte, error) {
 	jws, _, _, err := parseToken(token)
 	if err == nil && !slices.Contains(algorithms, jws.Signatures[0].Protected.Algorithm) {

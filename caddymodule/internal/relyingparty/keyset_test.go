@@ -166,8 +166,8 @@ func TestKeysFreshness(t *testing.T) {
 	}
 }
 
-// Frequent use of keys never waits for newer ones, however slow the provider is, and whether or not it permits
-// caching. The first use after a long time does wait.
+// Frequent uses of keys do not wait for a refresh, even if the provider is slow or forbids caching. Only the first use
+// after a long time waits.
 func TestSlowKeysDelayNobody(t *testing.T) {
 	t.Parallel()
 	for _, directives := range []string{"no-cache", "max-age=600"} {
@@ -561,7 +561,7 @@ func serving(t testing.TB, header http.Header) (good pair, s *keyServer, keys *r
 	return good, s, newKeySet(t, s)
 }
 
-// exactly is serving for a client's keys.
+// exactly is like serving, but for a client's keys.
 func exactly(t testing.TB, header http.Header) (good pair, s *keyServer, keys *relyingparty.KeySet) {
 	t.Helper()
 	good, s, _ = serving(t, header)

@@ -37,7 +37,7 @@ func Start(ctx context.Context, name string) (context.Context, Span) {
 	return ctx, Span{began}
 }
 
-// Request is Start for a request, which it returns with the span in its context.
+// Request is like Start, but for a request, which it returns with the span in its context.
 func Request(r *http.Request, name string) (*http.Request, Span) {
 	ctx, s := Start(r.Context(), name)
 	if s.span == nil {

@@ -350,7 +350,7 @@ func (r *Replica) invalidate(key string) {
 	}
 }
 
-// forgetAll is forget for all keys. It requires the lock.
+// forgetAll is like forget, but for all keys. It requires the lock.
 func (r *Replica) forgetAll() {
 	r.kept.DeleteFunc(func(string, keptAnswer) bool { return true })
 	for _, a := range r.asks {

@@ -73,7 +73,7 @@ type Bearer struct {
 	// forwards the access token, which any recipient could reuse. Default: `fhir`.
 	ForwardHeaders []string `json:"forward_headers,omitempty"`
 
-	// Origins whose scripts may call the API (CORS): `https://app.example.org`, `clients` for those of the fhir app's redirect
+	// Origins whose scripts may call the API (CORS): `https://app.example.org`, `clients` for the origins of the fhir app's redirect
 	// URIs, `*` for all. fhir_bearer answers preflights, and replaces CORS headers of the next handler. `{fhir_base}/metadata`
 	// is open to all origins. Default: `clients` with the fhir app; without it, CORS is left to other handlers.
 	CORS []string `json:"cors,omitempty"`

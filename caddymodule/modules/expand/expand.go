@@ -90,8 +90,8 @@ type Expand struct {
 	// Default: 10000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	// Origins whose scripts may call the operations (CORS): `https://app.example.org`, `clients` for those of the fhir app's
-	// redirect URIs, `*` for all. Behind fhir_bearer, the option of fhir_bearer applies. Default: CORS is left to other
+	// Origins whose scripts may call the operations (CORS): `https://app.example.org`, `clients` for the origins of the fhir
+	// app's redirect URIs, `*` for all. Behind fhir_bearer, the option of fhir_bearer applies. Default: CORS is left to other
 	// handlers.
 	CORS []string `json:"cors,omitempty"`
 

@@ -162,7 +162,7 @@ const maxTurnWait = 10 * time.Second
 // client.
 func takeTurn(ctx context.Context) (leave func(), err error) { return takeTurnIn(ctx, costly) }
 
-// takeTurnIn is takeTurn for any queue.
+// takeTurnIn is like takeTurn, but for any queue.
 func takeTurnIn(ctx context.Context, queue *fairqueue.Queue) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxTurnWait)
 	defer cancel()

@@ -114,7 +114,7 @@ func tokenText(path resource.Path, element []byte) string {
 	return primitive(element)
 }
 
-// firstText returns a folded string, or the first part of a name or an address in the order.
+// firstText returns a folded string; of a name or an address, the part that sorts first.
 func firstText(path resource.Path, element []byte) string {
 	members, ok := textMembers[path.Type]
 	if !ok {

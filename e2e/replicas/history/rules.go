@@ -47,7 +47,7 @@ func (r Rules) step(g grant, o Operation) []grant {
 	return next
 }
 
-// answered is step for an operation with a response.
+// answered is like step, but for an operation with a response.
 func (r Rules) answered(g grant, o Operation) []grant {
 	switch o.Kind {
 	case Exchange:
@@ -149,7 +149,7 @@ func (g grant) issue(token string) grant {
 	return g
 }
 
-// rotate replaces the latest refresh token, at the latest at by.
+// rotate replaces the latest refresh token no later than by.
 func (g grant) rotate(o Operation, next string, by time.Duration) grant {
 	g.previous, g.current = o.Token, next
 	g.rotated, g.replaced = o.Call, by

@@ -139,7 +139,7 @@ func (v *VersionRules) Apply(url, declared string) (version string, rule applied
 	return v.Usual(url)
 }
 
-// Usual is Apply for an include without a version, ignoring forced versions.
+// Usual is like Apply, but for an include without a version, ignoring forced versions.
 func (v *VersionRules) Usual(url string) (version string, rule applied) {
 	if version, rule := VersionFor(v.Preferred, url); version != "" {
 		return version, applied{"system-version", rule}

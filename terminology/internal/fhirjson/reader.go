@@ -85,7 +85,7 @@ func (r *Reader) Object(member func(name []byte) error) error {
 // Array reads an array and calls element before each element.
 func (r *Reader) Array(element func() error) error { return r.ArrayOf(shortElement, element) }
 
-// ArrayOf is Array for elements that need as much memory as held bytes of JSON.
+// ArrayOf is like Array, but for elements that need as much memory as held bytes of JSON.
 func (r *Reader) ArrayOf(held int64, element func() error) error {
 	if err := r.delimiter('['); err != nil {
 		return err

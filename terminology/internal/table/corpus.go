@@ -149,7 +149,7 @@ func (t *Table) Weigh(weights iter.Seq2[string, float64]) {
 	}
 }
 
-// WeighItems is [Table.Weigh] with the extension itemWeight of the concepts.
+// WeighItems is like [Table.Weigh], but with the extension itemWeight of the concepts.
 func (t *Table) WeighItems() {
 	for row, kind := range t.extensions.kind {
 		if kind != codesystem.ExtensionWeight {

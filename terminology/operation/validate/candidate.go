@@ -189,8 +189,8 @@ type versionChooser struct {
 	inValueSet bool // with a value set instead of only the code system
 }
 
-// choose returns the code system version for a coding: that of the include and the parameters, or the coding's own if
-// they permit it. Without any of these, it is the latest version, as of date unless empty.
+// choose returns the code system version for a coding: the version in the include and the parameters, or the coding's
+// version if they permit it. Without any version, it is the latest, as of date if set.
 func (v *versionChooser) choose(c *parameters.Coding, declared, date string) versionChoice {
 	wanted, rule := v.rules.Versions.Apply(c.System, declared)
 	choice := versionChoice{index: v.codeSystem(c.System, wanted), matches: true}

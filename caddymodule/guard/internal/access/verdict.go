@@ -17,13 +17,13 @@ func (r *Rights) Covers(g Grant, res resource.Resource) Verdict {
 	return r.covers(&g, res, smart.Read)
 }
 
-// CoversStored is Covers for the stored version of a resource that a client changes. On carried resources, any permission
+// CoversStored is like Covers, but for the stored version of a resource that a client changes. On carried resources, any permission
 // suffices.
 func (r *Rights) CoversStored(g Grant, res resource.Resource) Verdict {
 	return r.covers(&g, res, allPermissions)
 }
 
-// CoversNew is Covers for both versions of a resource that a client writes. Under a grant that is bound to a patient, the
+// CoversNew is like Covers, but for both versions of a resource that a client writes. Under a grant that is bound to a patient, the
 // resource must belong to that patient alone: a write to one record must not be visible in another.
 func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
 	v := r.covers(&g, res, allPermissions)

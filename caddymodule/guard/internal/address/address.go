@@ -159,7 +159,7 @@ func (f *finder) plain(from int, base []byte) int {
 // rareCharacters are characters of host names that are rare in FHIR JSON, rarest first.
 const rareCharacters = "qzjxkwyvbgf987654p"
 
-// nextEscaped is next for a text with escaped characters.
+// nextEscaped is like next, but for a text with escaped characters.
 func (f *finder) nextEscaped(from int) (span, bool) {
 	e := f.r.escapes
 	for ; from < f.until; from++ {

@@ -81,7 +81,7 @@ func TestReplacer(t *testing.T) {
 	}
 }
 
-// TestReplacerOfXML is TestReplacer for XML.
+// TestReplacerOfXML is like TestReplacer, but for XML.
 func TestReplacerOfXML(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, text, want string }{

@@ -44,7 +44,7 @@ type Bundles struct {
 type entries interface {
 	// Answer answers an entry.
 	Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
-	// Collect is Answer for a write that is not sent yet.
+	// Collect is like Answer, but for a write that is not sent yet.
 	Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Answer, error)
 	// CheckSearch returns the rejection of a search without executing the search.
 	CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error

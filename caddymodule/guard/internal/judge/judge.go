@@ -215,7 +215,7 @@ func (x *Judge) Resource(ctx context.Context, of interaction.Reference, grants [
 	return x.judged(ctx, of, grants, a, (*access.Rights).Covers)
 }
 
-// Stored is Resource for a resource that is to be changed.
+// Stored is like Resource, but for a resource that is to be changed.
 func (x *Judge) Stored(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
 	return x.judged(ctx, of, grants, a, (*access.Rights).CoversStored)
 }
@@ -375,7 +375,7 @@ func (x *Judge) CheckCurrent(ctx context.Context, of interaction.Reference) erro
 	return x.checkVersion(ctx, of, a.Body)
 }
 
-// checkLast is [Judge.CheckCurrent] for a deleted resource.
+// checkLast is like [Judge.CheckCurrent], but for a deleted resource.
 func (x *Judge) checkLast(ctx context.Context, of interaction.Reference) error {
 	a, err := x.Server.Ask(ctx, message.Get(of.String()+"/_history", "_count="+strconv.Itoa(maxDeletions)))
 	if err != nil {

@@ -397,7 +397,7 @@ func (j *judgedCall) kept(judged judgedEntries) []message.Entry {
 	return append(judged.matches, judged.others...)
 }
 
-// finishAll is finish for entries that are judged together.
+// finishAll is like finish, but for entries that are judged together.
 func (j *judgedCall) finishAll(ctx context.Context, out *message.Bundle, all judgedEntries, rest *paging.Place) (*message.Answer, error) {
 	out.Entries = append(out.Entries, j.kept(all)...)
 	return j.finish(ctx, out, rest)

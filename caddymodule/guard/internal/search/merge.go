@@ -33,7 +33,7 @@ type merge struct {
 	others     []message.Entry // other entries on the pages with matches
 }
 
-// source is the state of a branch. Its next matches are first those in memory, then those left, then those of the next
+// source is the state of a branch. Its next matches are taken from memory first, then from left, then from the next
 // page.
 type source struct {
 	matches []message.Entry // visible matches in memory that are not yet on a page

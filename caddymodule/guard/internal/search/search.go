@@ -112,7 +112,7 @@ func (x *Searches) total(ctx context.Context, p plan, m *merge, from, to paging.
 	return -1, nil
 }
 
-// position returns the position after the page. A page of the FHIR server that contributed no match is read again. Of any
+// position returns the position after the page. A page of the FHIR server that contributed no match is read again. For any
 // other page, the position lists the remaining matches: on a second read, the FHIR server could order the page differently.
 func (m *merge) position(from paging.Position) paging.Position {
 	to := paging.Position{Shown: from.Shown + len(m.matches), Total: from.Total}
