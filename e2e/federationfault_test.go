@@ -39,8 +39,8 @@ func forging(change func(*providertest.IDToken)) func(*testing.T, *providertest.
 	}
 }
 
-// federationFaults are the rows of the interface's table, each with its real cause, and causes that are not
-// in the table: server_error without a description.
+// federationFaults are the rows of the interface's table, each with a fault that causes it, and faults that
+// are not in the table: server_error without a description.
 var federationFaults = []federationFault{
 	{"token endpoint hangs", "oidc", failing(providertest.Token, providertest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
 	{"token endpoint drops SYNs", "oidc", dropping(providertest.Token), "invalid_request", "Timeout occurred in calling IdP token endpoint"},

@@ -71,7 +71,7 @@ func withConsent(c *authorize.Config) {
 	c.Clients[0].Consent = "required"
 }
 
-// Operations on one user read only that user's entries, however many others exist.
+// Operations on one user read only that user's entries, regardless of the number of other users.
 func TestOnePersonIsFoundByLists(t *testing.T) {
 	t.Parallel()
 	for _, op := range onePersonOperations {

@@ -251,7 +251,7 @@ func TestCORSOfJSON(t *testing.T) {
 	}
 }
 
-// The gateway's CORS headers override those of a handler, however the handler writes its response.
+// The gateway's CORS headers override a handler's, regardless of how the handler writes its response.
 func TestCORSWriter(t *testing.T) {
 	t.Parallel()
 	const app = "https://app.example.org"

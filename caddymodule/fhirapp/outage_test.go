@@ -83,7 +83,7 @@ func await(t *testing.T, what string, condition func() bool) {
 	t.Fatalf("in vain: %s", what)
 }
 
-// Apart from the audit log, an outage is logged once when it starts and once when it ends, however many requests fail,
+// Apart from the audit log, an outage is logged once when it starts and once when it ends, regardless of how many requests fail,
 // even if none fails. The grace of refresh tokens that were replaced when the outage started counts from its end.
 func TestOutageIsLoggedOnce(t *testing.T) {
 	server := newTestServer(t)

@@ -158,7 +158,7 @@ const drainVariable = "DRAIN_CADDYFILE"
 
 const drainReloads = 5
 
-// While a process reloads, it stays ready. When it is asked to exit, the probes report this first,
+// While a process reloads, it stays ready. When it receives an exit signal, the probes report this first,
 // and requests are accepted until load balancers have had the time to react.
 func TestDrain(t *testing.T) {
 	if configured := os.Getenv(drainVariable); configured != "" {

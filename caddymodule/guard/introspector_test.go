@@ -130,7 +130,7 @@ func TestIntrospectorSlow(t *testing.T) {
 	})
 }
 
-// A rejected token causes one request in ten seconds, however often it is sent.
+// A rejected token causes at most one request in ten seconds, even if it is sent repeatedly.
 func TestIntrospectorRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -386,7 +386,7 @@ func from(t *testing.T, network string) context.Context {
 
 func networkOf(ctx context.Context) string { return ctx.Value(networkKey{}).(string) }
 
-// Forged tokens from one network, however many, do not delay tokens from others, and leave places in the queue.
+// Many forged tokens from one network do not delay tokens from other networks, and leave places in the queue.
 func TestIntrospectorShares(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -99,7 +99,7 @@ func TestVerifyUnavailable(t *testing.T) {
 	}
 }
 
-// A verifier without an issuer rejects a token without one.
+// A verifier without an issuer rejects a token without an issuer.
 func TestVerifyNothingWithNothing(t *testing.T) {
 	t.Parallel()
 	v := testVerifier()

@@ -144,7 +144,7 @@ func TestStripKeeps(t *testing.T) {
 	}
 }
 
-// Only the listed headers are forwarded, and those that the request requires.
+// Only the listed headers and the headers that the request requires are forwarded.
 func TestForward(t *testing.T) {
 	t.Parallel()
 	headers := NewIdentityHeaders([]string{"X-Ward"}, []string{forwardFHIR, "X-Trace-*", "X-User-Agent", "X-F*", "X-Ward"})

@@ -153,7 +153,7 @@ func (v *vocabulary) text(language string) string {
 	return b.String()
 }
 
-// Typed returns n texts that a user might type to find a code or one, two or three words. Filters are prefixes of these
+// Typed returns n texts that a user might type: a code, or one to three words of a display. Filters are prefixes of these
 // texts.
 func (c CodeSystem) Typed(n int) []string {
 	words := newVocabulary(c.Seed)

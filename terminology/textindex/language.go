@@ -147,8 +147,8 @@ type wanted struct {
 	same     [][]byte // other notations of the same number
 	spelled  []byte   // canonical spelling
 	stem     []byte   // nil without inflections
-	begins   bool     // whether it may match as a prefix
-	joined   bool     // whether it consists of joined words, which do not match in the middle of words
+	begins   bool     // whether the word may match as a prefix
+	joined   bool     // whether the word consists of joined words, which do not match in the middle of words
 	language *language
 }
 

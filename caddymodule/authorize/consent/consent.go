@@ -34,7 +34,7 @@ type Between struct {
 	Client oauth2.Generation `json:"client,omitempty"` // generation of the client
 }
 
-// About returns the approval that applies to a request; nil without one.
+// About returns the approval that applies to a request; nil if none.
 func (c *Consent) About(about About) *Approval {
 	if c == nil {
 		return nil
@@ -75,7 +75,7 @@ type Consents struct {
 
 func consentKey(user, clientID string) string { return store.Key("consent", user+"\x00"+clientID) }
 
-// Load returns a person's consent to a client, or nil without one.
+// Load returns a person's consent to a client, or nil if none.
 func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, error) {
 	value, err := cs.Durable.Get(ctx, consentKey(user, clientID))
 	switch {

@@ -317,7 +317,7 @@ func (h *slowHospital) Get(ctx context.Context, by launch.Reader, path string, q
 	}
 }
 
-// The page appears within a time limit, however many patients a slow FHIR server has to be queried for.
+// The page appears within a time limit, even if a slow FHIR server must be queried for many patients.
 func TestPickWhileSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -145,7 +145,7 @@ func TestPushedRequestIsSpent(t *testing.T) {
 	}
 }
 
-// Other query parameters are ignored (RFC 9126 §4), however they are encoded. Only & separates
+// Other query parameters are ignored (RFC 9126 §4), regardless of their encoding. Only & separates
 // parameters (URL Standard §5.1).
 func TestPushedRequestBesideOtherParameters(t *testing.T) {
 	t.Parallel()
@@ -220,7 +220,7 @@ func TestPushedRequestRequired(t *testing.T) {
 	authorizetest.WantCode(t, b.Answer(authorizetest.Pushed(answer.RequestURI)))
 }
 
-// Pushed requests of public clients use no storage and do not block other requests, however many there are.
+// Pushed requests of public clients use no storage and do not block other requests, regardless of their number.
 func TestPushedRequestsFillNothing(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)

@@ -84,7 +84,7 @@ func Queries(searches []PersonSearch, claims map[string]any, address, birthDate 
 
 // Searcher searches for people at the FHIR server.
 type Searcher struct {
-	Records Records         // access to the FHIR server; nil without one
+	Records Records         // access to the FHIR server; nil if none
 	Trail   *audit.Recorder // audit trail for results
 }
 

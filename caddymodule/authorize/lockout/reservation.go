@@ -414,7 +414,7 @@ const devicesLimit = 2
 
 // Counters returns the counters of an attempt, and whether the browser is known for the account. For a
 // known browser these are its own and the counter of all known browsers, otherwise the account's and
-// the address's. A success resets only the failures of the account (without one, of the name) in this
+// the address's. A success resets only the failures of the account (if none, of the name) in this
 // browser, because other accounts or spellings with the same counter may be the attacker's own.
 func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counters []counter, known bool, err error) {
 	ctx := r.Context()

@@ -52,7 +52,7 @@ func TestNewLogo(t *testing.T) {
 	}
 }
 
-// SVG images cannot run scripts, however they are opened.
+// SVG images cannot run scripts, regardless of how they are opened.
 func TestLogoIsServedWithoutScripts(t *testing.T) {
 	t.Parallel()
 	logo, err := NewLogo([]byte(svg))

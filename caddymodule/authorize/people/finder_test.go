@@ -131,7 +131,7 @@ func TestRevokeOfNamesakes(t *testing.T) {
 	}
 }
 
-// A name leads to all people with that name, however many.
+// A search by name finds all people with that name, regardless of their number.
 func TestNamesakes(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

@@ -59,7 +59,7 @@ func TestNoEndsSignIn(t *testing.T) {
 	}
 }
 
-// Access tokens of all apps are revoked, however many.
+// Access tokens of all apps are revoked, regardless of their number.
 func TestNoEndsGrantsOfManyApps(t *testing.T) {
 	t.Parallel()
 	const others = 100
@@ -171,7 +171,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// Requests with access tokens cause no checks and do not wait, however old the last confirmation is.
+// Requests with access tokens cause no checks and do not wait, regardless of the age of the last confirmation.
 func TestAccessTokensAskNothing(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {

@@ -221,7 +221,7 @@ func TestDenialInDoubt(t *testing.T) {
 	})
 }
 
-// Refresh tokens that reach their announced expiry are no error of the provider, however many there are.
+// Refresh tokens that reach their announced expiry do not count as an error of the provider, regardless of their number.
 func TestExpiredTokensAreNoMistake(t *testing.T) {
 	t.Parallel()
 	inHospital(t, -1, nil, func(h *hospital) {

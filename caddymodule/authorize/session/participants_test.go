@@ -60,7 +60,7 @@ func TestLogoutTokenAlgorithm(t *testing.T) {
 	}
 }
 
-// Clients that got an ID token are notified however the session ends.
+// Clients that received an ID token are notified, regardless of how the session ends.
 func TestClientsAreTold(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

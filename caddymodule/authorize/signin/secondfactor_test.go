@@ -275,7 +275,7 @@ func TestAMR(t *testing.T) {
 	}
 }
 
-// Configuring a second factor for a user ends sessions that started without one.
+// Configuring a second factor for a user ends sessions that started without a second factor.
 func TestSecondFactorEndsSessionsWithout(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)

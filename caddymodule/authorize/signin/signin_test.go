@@ -439,7 +439,7 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 	}
 }
 
-// A provider without logout endpoint is asked to let the person select another account, without a login_hint.
+// For a provider without logout endpoint, the request contains prompt=select_account and no login_hint.
 func TestRefusedPersonWithoutEndSession(t *testing.T) {
 	t.Parallel()
 	p, b := clinicians(t, map[string]any{"end_session_endpoint": nil}, nil)

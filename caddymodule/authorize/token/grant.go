@@ -41,7 +41,7 @@ type Grant struct {
 	CodeChallenge  string            `json:"code_challenge,omitempty"` // code_challenge (RFC 7636)
 	Nonce          string            `json:"nonce,omitempty"`          // nonce of the authorization request
 
-	// Launch is the launch context; nil without one.
+	// Launch is the launch context; nil if none.
 	Launch   *launch.Context `json:"launch,omitempty"`
 	Launcher string          `json:"launcher,omitempty"` // client that named the patient; "" if the person chose it
 

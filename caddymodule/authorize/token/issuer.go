@@ -37,7 +37,7 @@ type accessTokenClaims struct {
 	ACR      string           `json:"acr,omitempty"`
 	FHIRUser string           `json:"fhirUser,omitempty"`
 
-	*launch.Context // launch context; nil without one
+	*launch.Context // launch context; nil if none
 
 	// UserinfoClaims are returned by userinfo in addition to the claims of the scope.
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`

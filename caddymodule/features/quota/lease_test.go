@@ -52,8 +52,8 @@ func gateways(n int, q Quota) ([]*Set, *sharedStore) {
 	return all, held
 }
 
-// A client gets the limit in each window within 5 %, however its requests are spread over gateways and time. Most requests need
-// no step of the store, even if the client always uses its limit. Each lost update costs two steps.
+// A client gets the limit in each window within 5 %, regardless of the distribution of its requests over gateways and time.
+// Most requests need no step of the store, even if the client always uses its limit. Each lost update costs two steps.
 func TestTakeOverGateways(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

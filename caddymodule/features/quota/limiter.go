@@ -192,7 +192,7 @@ func (s *Set) end(l *limit, h *holder) {
 	}
 	h.mu.Unlock()
 	if unused > l.Limit/keptShare {
-		_ = s.shared.giveBack(ctx, l, h, unused) // on failure, it counts as used until the window has passed
+		_ = s.shared.giveBack(ctx, l, h, unused) // on failure, the unused part counts as used until the window has passed
 	}
 }
 

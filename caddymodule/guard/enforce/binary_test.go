@@ -499,7 +499,7 @@ func TestReferrerOfBinary(t *testing.T) {
 	}
 }
 
-// No part of a denied Binary is returned, whatever element the policy evaluates and however the FHIR server sends contents.
+// No part of a denied Binary is returned, regardless of the element that the policy evaluates and of how the FHIR server sends it.
 func TestDeniedContent(t *testing.T) {
 	t.Parallel()
 	for _, rule := range []string{

@@ -223,7 +223,7 @@ func (g *gateway) lastPage(server operatingServer, h access.Holder, resourceType
 	return last
 }
 
-// nextOf returns the next link of a response; empty without one.
+// nextOf returns the next link of a response; empty if none.
 func (g *gateway) nextOf(response *http.Response) string {
 	g.t.Helper()
 	body, err := io.ReadAll(response.Body)

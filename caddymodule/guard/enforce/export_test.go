@@ -311,7 +311,7 @@ func TestExportFileWithheld(t *testing.T) {
 	}
 }
 
-// A file is returned as NDJSON, however the FHIR server stores or sends it.
+// A file is returned as NDJSON, regardless of how the FHIR server stores or sends it.
 func TestExportFileFormats(t *testing.T) {
 	t.Parallel()
 	content := strings.ReplaceAll(lines, "\n\n", "\n") + "\n"

@@ -578,7 +578,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// An address that a client has put into a resource is not mistaken for the FHIR server's base URL: otherwise references in
+// An address that a client has put into a resource is never taken as the FHIR server's base URL: otherwise references in
 // other records would be rewritten.
 func TestBaseOfClients(t *testing.T) {
 	t.Parallel()
@@ -616,7 +616,7 @@ func TestBaseOfClients(t *testing.T) {
 	}
 }
 
-// A fullUrl in the response to an operation may be a client's, and is not mistaken for an address of the FHIR server.
+// A fullUrl in the response to an operation may come from a client, and does not count as an address of the FHIR server.
 func TestBaseOfOperations(t *testing.T) {
 	t.Parallel()
 	const foreign = "https://client.example/r4"

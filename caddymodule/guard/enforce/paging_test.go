@@ -629,7 +629,7 @@ func TestMatchesThatDepend(t *testing.T) {
 	g.walk(patientA, "Provenance?_count=50", own)
 }
 
-// A full page without a total is not mistaken for the last one, on a server that loses the rest for one page size.
+// A full page without a total is not treated as the last page, on a server that loses further matches at one page size.
 func TestPagesThatAreCut(t *testing.T) {
 	t.Parallel()
 	all, own := tiedObservations(70)
@@ -853,7 +853,7 @@ func TestJudgedBesideRest(t *testing.T) {
 	}
 }
 
-// A page ends within the limits on requests and size, however few of the entries are visible.
+// A page ends within the limits on requests and size, even if few of the entries are visible.
 func TestJudgedPagesEnd(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -1196,7 +1196,7 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-// A Subscription is judged by its new version, however it is written.
+// A Subscription is judged by its new version, regardless of the kind of write.
 func TestSubscriptionWrites(t *testing.T) {
 	t.Parallel()
 	withID := func(text, id string) string { return strings.Replace(text, `{`, `{"id":"`+id+`",`, 1) }
@@ -1327,7 +1327,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// Operations that trigger another client's Subscription are rejected, however a site configures them.
+// Operations that trigger another client's Subscription are rejected, regardless of the site's configuration.
 func TestDelivering(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"$events", "$get-ws-binding-token", "$process-message", "$trigger-subscription"} {

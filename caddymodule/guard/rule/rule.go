@@ -49,7 +49,7 @@ type Policy interface {
 type Request struct {
 	// Client is the client's request, which may be a batch that contains this request as an entry.
 	Client *http.Request
-	// Token is the verified access token; nil in some uses without one.
+	// Token is the verified access token; may be nil.
 	Token *guard.Token
 	// Method is the HTTP method.
 	Method string

@@ -336,8 +336,8 @@ func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
 	return key, len(fit) > 0 && (key.Algorithm == "" || slices.Contains(fit, jose.SignatureAlgorithm(key.Algorithm)))
 }
 
-// candidates returns the keys that a kid may stand for: all keys for an empty kid, and the only key if
-// it has no kid.
+// candidates returns the keys that may match a kid: all keys for an empty kid, and a key without kid if
+// it is the only key.
 func (s jwks) candidates(kid string) jwks {
 	if kid == "" || len(s) == 1 && s[0].KeyID == "" {
 		return s

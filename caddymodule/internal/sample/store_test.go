@@ -55,7 +55,7 @@ const today = "2026-11-02"
 
 var compressAnew = flag.Bool("update", false, "compress records.ndjson anew")
 
-// The embedded records are those of records.ndjson.
+// The embedded records equal records.ndjson.
 func TestRecordsCompressed(t *testing.T) {
 	t.Parallel()
 	readable, err := os.ReadFile("records.ndjson")

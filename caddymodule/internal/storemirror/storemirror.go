@@ -42,7 +42,7 @@ type Config struct {
 	Mirrored []string // kinds with all entries replicated; see [store.KindOf]
 	Cached   []string // kinds with entries cached when read
 
-	MaxMirrored int   // entries; the store is asked for entries that do not fit. Default: [DefaultMaxMirrored].
+	MaxMirrored int   // maximum number of entries; further entries are read from the store. Default: [DefaultMaxMirrored].
 	MaxCached   int64 // bytes. Default: [DefaultMaxCached].
 
 	// Tell also receives each update, after the replica. It must not block. Default: nil.

@@ -48,7 +48,7 @@ func init() {
 // `{fhir_base}/.well-known/oauth-protected-resource` with all issuers (RFC 9728).
 type Bearer struct {
 	// The path of the FHIR API; without the fhir app also its URL, such as `https://fhir.example.org/fhir/R4`, for links.
-	// Default: that of the fhir app; without it, the path `/fhir/R4` at the address of the site. The URL is required for a site
+	// Default: the base in the fhir app; without it, the path `/fhir/R4` at the address of the site. The URL is required for a site
 	// without a host name or without TLS.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
@@ -349,7 +349,7 @@ func newCORS(words []string, app App) (*crossorigin.Policy, error) {
 type address struct {
 	path     string // path of the API
 	url      string // URL of the API; empty if the site determines it
-	issuer   string // issuer of the fhir app; empty without it
+	issuer   string // issuer of the fhir app; empty without the app
 	resource string // URL of the API's metadata (RFC 9728); empty without metadata
 }
 

@@ -259,7 +259,7 @@ func traced(r *http.Request, by *dispatch.Dispatcher, base string) (*http.Reques
 
 // Caching configures the sources of missing expansions, and the cache of their responses.
 type Caching struct {
-	// The lifetime of a response without one, and the maximum lifetime. Default: 1h.
+	// The maximum lifetime of responses, and the lifetime of responses that do not specify one. Default: 1h.
 	TTL caddy.Duration `json:"ttl,omitempty"`
 
 	// Do not cache responses. Default: false.

@@ -115,7 +115,7 @@ func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
 	return json.Marshal(around)
 }
 
-// newRoutes returns the terminology servers; nil without any.
+// newRoutes returns the terminology servers; nil if none.
 func (c *Caching) newRoutes() (_ *remote.Routes, secrets string, err error) {
 	if c.Upstream == nil && len(c.Routes) == 0 {
 		return nil, "", nil

@@ -471,10 +471,10 @@ func (s *Set) Status() *Status {
 
 // Health is the health of a part of the stores.
 type Health struct {
-	Part     string      // name
+	Part     string      // name of the part
 	Cause    store.Cause // cause of the problem
 	Problem  error       // nil: healthy
-	Warnings []string    // conditions that do not prevent it from working
+	Warnings []string    // conditions that do not prevent the part from working
 }
 
 // Health returns the health of the stores. It tries them, with a short timeout.

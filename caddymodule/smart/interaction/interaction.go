@@ -59,7 +59,7 @@ func (r Reference) String() string { return r.Type + "/" + r.ID }
 type Interaction struct {
 	// Kind is the kind of interaction.
 	Kind Kind
-	// Type is the resource type in the path; empty without one. For a [CompartmentSearch] it is the searched type, "*" for all.
+	// Type is the resource type in the path; empty if none. For a [CompartmentSearch] it is the searched type, "*" for all.
 	Type string
 	// ID is the logical id in the path, unless it is that of a compartment.
 	ID string

@@ -32,9 +32,9 @@ var errTooLong = errors.New("text too long for a resource")
 type Resource struct {
 	// Type is the resourceType; never empty.
 	Type string
-	// ID is the logical id; empty without one.
+	// ID is the logical id; empty if none.
 	ID string
-	// VersionID is meta.versionId; empty without one.
+	// VersionID is meta.versionId; empty if none.
 	VersionID string
 
 	text    []byte

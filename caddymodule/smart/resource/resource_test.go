@@ -203,7 +203,7 @@ func join(texts [][]byte) string {
 	return strings.Join(all, " ")
 }
 
-// Resources that are read consecutively equal those that are parsed separately, however many members they have.
+// Resources that are read consecutively equal those that are parsed separately, regardless of their number of members.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	var texts []string

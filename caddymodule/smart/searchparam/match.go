@@ -237,7 +237,7 @@ func (s reference) matches(r resource.Resource, path resource.Path, element []by
 	return ok && searched == to
 }
 
-// matchesURL compares URLs. A canonical URL with a version also matches a search without one.
+// matchesURL compares URLs. A canonical URL with a version also matches a search without a version.
 func matchesURL(searched, fhirType, found string) bool {
 	if fhirType == "canonical" && !strings.Contains(searched, "|") {
 		found, _, _ = strings.Cut(found, "|")

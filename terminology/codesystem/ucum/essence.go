@@ -98,7 +98,7 @@ func readEssence(data []byte) (*essence, error) {
 	return e, e.resolve(file.Units)
 }
 
-// find returns the unit of a symbol with its prefix or nil. An unknown symbol has a nil unit.
+// find returns the prefix, if any, and the unit of a symbol. The unit of an unknown symbol is nil.
 func (e *essence) find(symbol string) (*prefix, *unit) {
 	if u := e.units[symbol]; u != nil {
 		return nil, u

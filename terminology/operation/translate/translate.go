@@ -116,7 +116,7 @@ type ConceptMapRef struct {
 // isNamed reports whether the request refers to a loaded concept map.
 func (m *ConceptMapRef) isNamed() bool { return m.ID != "" || m.ConceptMap == nil && m.URL != "" }
 
-// Dependency is another element with its values, which a translation depends on or also produces.
+// Dependency is an element with its values that a translation depends on (dependsOn) or produces (product).
 type Dependency struct {
 	// Element is the URL of the element.
 	Element string

@@ -336,7 +336,7 @@ func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text, us
 	}
 }
 
-// checkStandIn adds an issue unless a display is the name in a stand-in, with or without its (suffix).
+// checkStandIn adds an issue for a display other than name, with or without its suffix in parentheses.
 func (d *displayChecker) checkStandIn(c *parameters.Coding, name []byte) {
 	bare := name
 	if at := bytes.LastIndex(name, []byte(" (")); at >= 0 {

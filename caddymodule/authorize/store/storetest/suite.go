@@ -391,7 +391,7 @@ func swappersRace(t *testing.T, ctx context.Context, s subject) {
 	}
 }
 
-// manyKeys also checks that the limit counts each key once, however often it was written and removed.
+// manyKeys writes and removes keys repeatedly, and checks that the limit still counts each key once.
 func manyKeys(t *testing.T, ctx context.Context, s subject) {
 	var all sync.WaitGroup
 	for i := range 8 {

@@ -11,6 +11,6 @@
 // A change of state is one script: it checks all calls of a step, makes them, adds the changes
 // of followed kinds to a stream, and stores a record of the step for some seconds. If the
 // response is lost, the client repeats the step under the same name, and the script finds the
-// record. So a step is made at most once, however often it is sent, unless the server loses it:
+// record. So a step takes effect at most once, even if it is sent repeatedly, unless the server loses it:
 // see docs/operate/redis.md.
 package redisstore

@@ -307,7 +307,7 @@ func (e *submitted) checkHeader() error {
 	return nil
 }
 
-// body returns the body of the request; none for an interaction without one.
+// body returns the body of the request, or nil if the interaction has no body.
 func (e *submitted) body(i interaction.Interaction) ([]byte, error) {
 	switch i.Kind {
 	case interaction.Create, interaction.ConditionalCreate, interaction.Update, interaction.ConditionalUpdate:

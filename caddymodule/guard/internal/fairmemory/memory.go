@@ -30,7 +30,7 @@ import (
 const Places = 1000
 
 var (
-	// ErrBusy is returned if others use the memory. A retry may succeed.
+	// ErrBusy is returned while other requests use the memory. A retry may succeed.
 	ErrBusy = errors.New("too much memory is in use")
 	// ErrTooMuch is returned if a share would be larger than the whole memory.
 	ErrTooMuch = errors.New("more memory than there is")
@@ -361,7 +361,7 @@ func (s *Share) Held() int64 {
 	return s.held - s.ahead
 }
 
-// ShrinkTo releases the bytes of the share beyond a number, and those not in use.
+// ShrinkTo releases the unused bytes of the share, and all bytes beyond the given number.
 func (s *Share) ShrinkTo(bytes int64) {
 	if s.of == nil {
 		return

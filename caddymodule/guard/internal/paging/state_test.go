@@ -49,7 +49,7 @@ func (s *states) GetState(_ context.Context, key string) ([]byte, error) {
 	return nil, ErrNoState
 }
 
-// statusOf returns the status of a rejection; 0 without one.
+// statusOf returns the status of a rejection; 0 if none.
 func statusOf(err error) int {
 	if refused, ok := errors.AsType[*guard.Error](err); ok {
 		return refused.Status

@@ -28,7 +28,7 @@ type merge struct {
 	sources    []source
 	postponed  bool // matches are left for the next page, because judging them could exceed the limit on requests
 	dropped    int  // number of withheld matches and duplicates
-	told       int  // total in the FHIR server's response for a single branch; -1 without one
+	told       int  // total in the FHIR server's response for a single branch; -1 if none
 	matches    []message.Entry
 	others     []message.Entry // other entries on the pages with matches
 }

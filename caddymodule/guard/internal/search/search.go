@@ -81,7 +81,7 @@ func (x *Searches) page(ctx context.Context, p plan, from paging.Position, self 
 	return out.Answer(), nil
 }
 
-// outcome returns the entry that lists the ignored parameters; nil without any.
+// outcome returns the entry that lists the ignored parameters; nil if none.
 func outcome(ignored []string) []message.Entry {
 	if len(ignored) == 0 {
 		return nil

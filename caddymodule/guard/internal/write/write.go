@@ -161,7 +161,7 @@ func (x *Writes) newWrite(ctx context.Context, c message.Call, i interaction.Int
 	return w, err
 }
 
-// extra describes an effect of the request beyond the named resource that no scope allows. Empty without one.
+// extra describes an effect of the request beyond the named resource that no scope allows. Empty if none.
 func (w *write) extra() string {
 	switch {
 	case !MayExtend(w.in.Judge.Rights(), w.c.Header, w.i):
