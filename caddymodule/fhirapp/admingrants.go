@@ -56,7 +56,7 @@ func (g grantsOfPeople) StatusCode() int {
 }
 
 // endGrants revokes the grants of ?user=, of ?client_id=, or of both. One is required, so that an incomplete request does not revoke
-// everything. ?release_sub=true releases the user's sub for another person. ?users= may be repeated and stands for several ?user=.
+// everything. ?release_sub=true releases the user's sub for another person. ?users= may be repeated and means several ?user=.
 func endGrants(server *authorize.Server, r *http.Request) (any, error) {
 	query, err := grantsQuery(r)
 	switch {

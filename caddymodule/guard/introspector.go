@@ -61,7 +61,7 @@ type Introspector struct {
 	// AnyAudience ignores aud. It is for servers that send none, and relies on the server to report only tokens for us as
 	// active (RFC 7662 §4). Default: false.
 	AnyAudience bool
-	// All introspects JWTs too: those of Issuer, whose signatures are then not checked here, or, without Issuer, those of
+	// All also introspects JWTs: Issuer's JWTs, whose signatures are then not checked locally, or, without Issuer, JWTs of
 	// issuers that have no verifier. It is for JWTs with too few claims, and to respect revocations. Default: false.
 	All bool
 	// Remember is the maximum time for which an active token is cached, never beyond its exp. A revocation takes effect

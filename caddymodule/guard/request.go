@@ -71,7 +71,7 @@ func hasEmptyOrDots(path string) bool {
 // remove it (CVE-2024-45410).
 var hopByHopTargets = []string{"Authorization", "Forwarded", "X-Forwarded-*", "X-Real-IP"}
 
-// forwardFHIR stands for all headers of FHIR's REST API in the forwarded names of [NewIdentityHeaders].
+// forwardFHIR means all headers of FHIR's REST API in the forwarded names of [NewIdentityHeaders].
 const forwardFHIR = "fhir"
 
 // IdentityHeaders contains the rules for request headers that a client must not send. Names are case-insensitive, with _

@@ -211,7 +211,7 @@ func deeds(scopes ...string) map[deed]bool {
 	return set
 }
 
-// world returns all interactions. Lipid stands for the types that no scope names.
+// world returns all interactions. Lipid represents the types that no scope names.
 func world() []deed {
 	var world []deed
 	for _, level := range []string{"user", "system"} {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// redirectURI is the redirect URI of the clients under load. Nothing listens there.
+// redirectURI is the redirect URI of the clients under load. Nothing listens at it.
 const redirectURI = "https://app.example.org/callback"
 
 // provider is an authorization server under load.

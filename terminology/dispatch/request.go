@@ -541,7 +541,7 @@ func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here er
 	return result{err: here}
 }
 
-// askFirst streams the next handler's response and reports whether there was one.
+// askFirst streams the next handler's response and reports whether the handler responded.
 func (f *Dispatcher) askFirst(w http.ResponseWriter, r *http.Request, next NextHandler) (answered bool, err error) {
 	answer := &responseWriter{ResponseWriter: w}
 	err = f.measureNext(answer, r, next)

@@ -259,7 +259,7 @@ func (b *commonBuilder) add(from, to int) {
 	b.dense = append(b.dense, uint32(len(b.sets)/len(b.set.bits)))
 }
 
-// addFirst adds the first documents of the set, those of the part first.
+// addFirst adds the first documents of the set, starting with the part's documents.
 func (b *commonBuilder) addFirst() {
 	start := len(b.first)
 	b.first = appendFirst(b.first, start+firsts, &b.part, nil)

@@ -80,7 +80,7 @@ func (q *query) rank(match *rankSet) {
 	}
 }
 
-// emitCodes emits the matches whose code equals the filter. A nil match stands for all documents; the code of a
+// emitCodes emits the matches whose code equals the filter. A nil match means all documents; the code of a
 // document is one of its words.
 func (q *query) emitCodes(match *rankSet) {
 	for _, rank := range q.index.whole.codes.find(q.judge.filter.joined) {
@@ -93,7 +93,7 @@ func (q *query) emitCodes(match *rankSet) {
 	}
 }
 
-// emitTerms emits the selectable matches whose display equals the filter. A nil match stands for all documents.
+// emitTerms emits the selectable matches whose display equals the filter. A nil match means all documents.
 func (q *query) emitTerms(match *rankSet) {
 	lines := q.judge.asked.lines
 	if len(lines) == 1 {
@@ -111,7 +111,7 @@ func (q *query) emitTerms(match *rankSet) {
 }
 
 // emitMeant emits the selectable matches whose display equals a synonym whose typed words begin with the filter. A nil
-// match stands for all documents.
+// match means all documents.
 func (q *query) emitMeant(match *rankSet) {
 	matches := func(rank uint32) bool { return q.judge.tier(q.index.order[rank]) != tierNone }
 	if match != nil {
@@ -219,7 +219,7 @@ func (q *query) emitWhole(r *resolved, lists int, t tier) {
 	q.sets.release(set)
 }
 
-// emitBegun emits the documents with a prefix or whole-word match, those in a head first. It returns the number of all
+// emitBegun emits the documents with a prefix or whole-word match, with matches in a head first. It returns the number of all
 // matches.
 func (q *query) emitBegun(r *resolved) (total int) {
 	x, set := q.index, q.sets.set()

@@ -608,7 +608,7 @@ func (r *rankSets) all(sets []rankSet) (all rankSet) {
 	return all
 }
 
-// both returns the intersection of two sets, which must not be used afterwards. A zero a stands for all ranks.
+// both returns the intersection of two sets, which must not be used afterwards. A zero a means all ranks.
 func (r *rankSets) both(a, b rankSet) rankSet {
 	switch {
 	case a.bits == nil:

@@ -6,5 +6,5 @@
 //	passkeys.go  passkeys (Web Authentication Level 3): ceremonies, enrollment, sign-in
 //
 // All enrolments of a user form one entry, and each change is one step of the store, so that failures change
-// nothing. Only local users can enroll factors; people of an identity provider have their factors there.
+// nothing. Only local users can enroll factors; the factors of an identity provider's people are at the provider.
 package factor

@@ -104,7 +104,7 @@ func TestConsentLimits(t *testing.T) {
 	}
 }
 
-// By default the consent page appears only on request. Items unticked there stay denied.
+// By default the consent page appears only on request. Items unticked on the page stay denied.
 func TestConsentByDefaultIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, nil))

@@ -25,7 +25,7 @@ func saying(name string, value any) func(*providertest.IDToken) {
 	}
 }
 
-// Logout at the provider ends the sessions that started there, and no others (OpenID Connect
+// Logout at the provider ends only the sessions that started at the provider (OpenID Connect
 // Back-Channel Logout 1.0 §2.5, §2.7, §2.8).
 func TestSignedOutAtProvider(t *testing.T) {
 	t.Parallel()

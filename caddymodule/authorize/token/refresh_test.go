@@ -582,7 +582,7 @@ func TestGraceAfterOutage(t *testing.T) {
 		name  string
 		began time.Duration // start of the outage relative to the rotation; 0: unknown, e.g. a restart
 		down  time.Duration // end of the outage relative to the rotation
-		later time.Duration // time from there to the retry
+		later time.Duration // time from the end of the outage to the retry
 		grace time.Duration
 		again bool // same successor expected
 	}{

@@ -235,7 +235,7 @@ func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *sess
 	}})
 }
 
-// list returns the entries of a kind with names that contain the search text, those that await approval first. Users of
+// list returns the entries of a kind with names that contain the search text; entries that await approval come first. Users of
 // the configuration are left out.
 func (a *admin) list(ctx context.Context, kind, search string) (list entryList, err error) {
 	entries, err := a.store.List(ctx, kind)

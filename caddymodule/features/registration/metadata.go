@@ -76,7 +76,7 @@ func (r *Registration) readClient(w http.ResponseWriter, request *http.Request) 
 	return m, described, err
 }
 
-// checkForeign rejects addresses of this server: a response or logout token sent there could be
+// checkForeign rejects addresses of this server: a response or logout token sent to this server could be
 // mistaken for another message.
 func (r *Registration) checkForeign(lists ...[]string) error {
 	issuer, err := url.Parse(r.issuer)

@@ -173,7 +173,7 @@ func (s *service) identify(ctx context.Context, p *people.Provider, of names) (n
 	return of, found, err
 }
 
-// called returns the accounts with the externalId or, if there are none, those that byName finds by the userName.
+// called returns the accounts with the externalId, otherwise the accounts that byName finds by the userName.
 func (s *service) called(ctx context.Context, p *people.Provider, of names, byName func(context.Context, *people.Provider, string) ([]people.Known, error)) (found []people.Known, err error) {
 	if of.ExternalID != "" {
 		found, err = s.ending.People.ByID(ctx, p, of.ExternalID)

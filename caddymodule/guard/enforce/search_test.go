@@ -239,7 +239,7 @@ func TestRevinclude(t *testing.T) {
 	}
 }
 
-// A search of several types accepts the parameters that all of them have; with a single type, those of the type.
+// A search of several types accepts the parameters that all types share; a search of one type accepts the parameters of the type.
 func TestSystemSearchParameters(t *testing.T) {
 	t.Parallel()
 	testSearches(t, chart, []searchCase{

@@ -165,7 +165,7 @@ func (b *Breaker) mayProbe() bool {
 	return true
 }
 
-// LastOutage returns the last outage that has ended; zero if there was none.
+// LastOutage returns the last outage that has ended, or the zero value.
 func (b *Breaker) LastOutage() store.Outage {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,7 +11,7 @@
 // that become structs are decoded by encoding/json, and signed ones by strictjson.
 //
 // Why not jsontext (github.com/go-json-experiment/json), which is as strict: it takes 2.4 times as long to validate a
-// Bundle of records (338 MB/s here, 138 MB/s there). For the cost in a search, see docs/evidence/performance.md.
+// Bundle of records (338 MB/s instead of 138 MB/s). For the cost in a search, see docs/evidence/performance.md.
 package rawjson
 
 import (

@@ -60,7 +60,7 @@ func defaultTransport() *http.Transport {
 	return t
 }
 
-// Transport returns the default transport of [Config] with TLS settings; nil, which stands for the
+// Transport returns the default transport of [Config] with TLS settings; nil, which means the
 // default transport, if config is nil.
 func Transport(config *tls.Config) http.RoundTripper {
 	if config == nil {

@@ -178,7 +178,7 @@ func (e *PendingError) Error() string {
 	return fmt.Sprintf("the kid is unknown, and the keys are fetched again in %v", e.Wait)
 }
 
-// Key returns the public key with a kid; an empty kid stands for the only key. Its alg is empty if the
+// Key returns the public key with a kid; an empty kid means the only key. Its alg is empty if the
 // provider specifies none. For an unknown key, the error wraps [ErrUnknownKey] if the keys were fetched
 // after the call, and is a [PendingError] while they cannot be fetched. Any other error means that the
 // keys are unavailable, and is an [Error] if it has a kind.

@@ -281,7 +281,7 @@ func IsMissing(p searchparam.Parameter, r resource.Resource) bool {
 	return true
 }
 
-// include requests additional resources: those that matches reference, or those that reference matches.
+// include requests additional resources: the ones that matches refer to, or the ones that refer to matches.
 type include struct {
 	reverse bool
 	source  string                // type of the referencing resources

@@ -87,7 +87,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	return g.serveAllowed(w, r, next, token)
 }
 
-// corsOf returns the CORS policy of a request. Metadata is public, because apps read the OAuth endpoints there.
+// corsOf returns the CORS policy of a request. Metadata is public, because apps read the OAuth endpoints in it.
 func (g *gate) corsOf(r *http.Request) *crossorigin.Policy {
 	if g.cors != nil && r.URL.Path == g.at.path+"/metadata" {
 		return crossorigin.Public

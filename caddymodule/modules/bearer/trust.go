@@ -53,7 +53,7 @@ type Introspection struct {
 	// fhir app.
 	Audience string `json:"audience,omitempty"`
 
-	// Also introspect JWTs: those of the issuer, even if it is trusted, or, without an issuer, those of issuers that are not
+	// Also introspect JWTs: the issuer's JWTs, even if it is trusted, or, without an issuer, JWTs of issuers that are not
 	// trusted. This is for JWTs with too few claims, such as Keycloak's lightweight ones, and to respect revocations. Default:
 	// only opaque tokens.
 	All bool `json:"all,omitempty"`

@@ -22,7 +22,7 @@
 //
 // ¹ With If-None-Exist it is ConditionalCreate. The other conditional interactions require criteria in the query.
 //
-// Patient stands for the five types with a compartment: Device, Encounter, Patient, Practitioner and RelatedPerson. A HEAD is
+// Patient represents the five types with a compartment: Device, Encounter, Patient, Practitioner and RelatedPerson. A HEAD is
 // the GET without its body. Everything else is an error: 404 for a path and 405 for a method that is not in the table, 400 for
 // an ambiguous query. This includes extensions of some servers that R4 does not define, such as GET Type/_search, a trailing
 // slash, and operations on a version of a resource. Only R4's types are accepted, not a server's own.

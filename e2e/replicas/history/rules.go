@@ -16,7 +16,7 @@ type Rules struct {
 	passTwice, passAccepted, passRefused bool
 }
 
-// unknown stands for a refresh token in a lost response.
+// unknown represents a refresh token in a lost response.
 const unknown = "?"
 
 // never is later than the return of any operation.

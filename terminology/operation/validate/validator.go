@@ -139,7 +139,7 @@ func (v *validator) missingValueSet(err error) error {
 }
 
 // systemsOf returns the systems of a code in the value set: those in its expansion or, with grammars, which have
-// unlisted codes, those in which the code is valid.
+// unlisted codes, the code systems in which the code is valid.
 func (v *validator) systemsOf(c *parameters.Coding) (systems []string, err error) {
 	l := v.checks.library
 	named, hasGrammar, err := v.systemsNamed()

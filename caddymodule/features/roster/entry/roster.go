@@ -442,7 +442,7 @@ var (
 	ErrFull = fmt.Errorf("the store has %d entries of this kind, which is the maximum: remove some, or let people sign in by an identity provider", MaxEntries)
 )
 
-// An Alteration returns the entry to store in place of the current one. Nil stands for no entry.
+// An Alteration returns the entry to store in place of the current one. Nil means no entry.
 type Alteration func(*Entry) (*Entry, error)
 
 // Add adds an entry, or fails with [ErrExists].

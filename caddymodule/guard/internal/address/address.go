@@ -1,4 +1,4 @@
-// Package address rewrites the FHIR server's addresses in responses into those that clients use.
+// Package address rewrites the FHIR server's addresses in responses into the clients' addresses.
 //
 //	address.go  the FHIR server's base URLs, learned from its responses, and their replacement in JSON and XML, piece by piece
 //	links.go    Bundle.link in JSON and XML; an address of the FHIR server in the entries of a Bundle

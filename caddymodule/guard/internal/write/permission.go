@@ -270,7 +270,7 @@ func checkSearching(rights *access.Rights, literal string) error {
 	return nil
 }
 
-// reachesOther reports whether a search involves resources other than those that it finds.
+// reachesOther reports whether a search involves resources other than its matches.
 func reachesOther(list []smart.Parameter) bool {
 	for _, p := range list {
 		switch name, _, _ := strings.Cut(p.Name, ":"); {
