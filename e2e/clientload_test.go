@@ -63,7 +63,7 @@ func (c *runningClients) ask(client *http.Client, r *http.Request, protocol stri
 	return err
 }
 
-// wait stops the clients. A request that finally failed fails the test.
+// wait stops the clients. The test fails if a request failed despite all retries.
 func (c *runningClients) wait(t *testing.T) (answered, resent int64) {
 	t.Helper()
 	c.end()

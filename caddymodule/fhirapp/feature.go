@@ -162,7 +162,7 @@ func Retained[T any](a *App) *T {
 
 type retainedKey struct {
 	of    reflect.Type
-	store string // its configuration
+	store string // configuration of the store
 }
 
 // EachStarted calls do with each started app: two during a reload, otherwise one. Metrics cover these apps.

@@ -58,7 +58,7 @@ type Introspector struct {
 	// Audience is the value that the response's aud must contain: our FHIR base URL, or our name at the server. Required
 	// unless AnyAudience is set: an empty Audience rejects every token.
 	Audience string
-	// AnyAudience ignores aud. It is for servers that send none, and relies on the server to report only tokens for us as
+	// AnyAudience ignores aud. It is for servers that omit aud, and relies on the server to report only tokens for us as
 	// active (RFC 7662 §4). Default: false.
 	AnyAudience bool
 	// All also introspects JWTs: Issuer's JWTs, whose signatures are then not checked locally, or, without Issuer, JWTs of

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Each line is a record: its type, its name among those of its owner, and its members in JSON. Placeholders in braces:
+// Each line is a record: its type, a name that is unique for its owner, and its members in JSON. Placeholders in braces:
 //
-//	{Type.name}        the record of the same owner, or otherwise of everybody
-//	{next Type.name}   that of the next patient; {first Type.name} that of the first
+//	{Type.name}        the record of the same owner, otherwise the shared record
+//	{next Type.name}   the next patient's record; {first Type.name} the first patient's
 //	{m} {m64} {i}      the record's own string: plain, in base64, and as an identifier
 //	{day} {n}          a day and a number that only this patient's records have
 var (

@@ -15,7 +15,7 @@ type sample struct {
 	changed []string // files whose mutants come first
 }
 
-// choose returns the selected mutants with their numbers among all.
+// choose returns the selected mutants with their positions in all, from 1.
 func (s sample) choose(all []mutant) []trial {
 	var chosen []trial
 	for i, m := range all {

@@ -18,7 +18,7 @@ const (
 	out    = "out/validator"
 )
 
-// errMissing is the error of an unavailable dependency, without a result.
+// errMissing is returned if a dependency is unavailable, so that nothing was validated.
 var errMissing = errors.New("cannot be had")
 
 func main() {

@@ -23,7 +23,7 @@ import (
 )
 
 // Settings is the configuration of a [Client]. It has no methods, because Caddy modules embed it,
-// and is a separate struct type, because Caddy's module registry finds only fields of structs.
+// and is a separate struct type, because Caddy's module registry finds only fields of struct types.
 type Settings struct {
 	// The `client_id`. Required.
 	ID string `json:"id,omitempty"`

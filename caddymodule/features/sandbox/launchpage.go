@@ -59,7 +59,7 @@ type launchPageData struct {
 	LocalChosen bool   // the local app is selected
 }
 
-// launchApp is an app to launch.
+// launchApp is an app that can be launched from the page.
 type launchApp struct {
 	ID     string // client_id
 	Name   string // title

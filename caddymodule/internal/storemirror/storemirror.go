@@ -64,7 +64,7 @@ type Replica struct {
 	logger           *slog.Logger
 
 	mu      sync.RWMutex
-	heard   int64         // nanoseconds since began
+	heard   int64         // time of the last message, in nanoseconds since began
 	maxLag  time.Duration // negative: unlimited
 	mirror  mirror
 	changed changed

@@ -122,7 +122,7 @@ func (c *common) Provision(caddy.Context) error {
 
 var _ stores.Guest = (*common)(nil)
 
-// load loads stores like the app.
+// load loads stores as the fhir app does.
 func load(t *testing.T, settings map[string]any) *stores.Set {
 	t.Helper()
 	ctx, err := gatewaytest.Provision(t, new(caddy.Config))

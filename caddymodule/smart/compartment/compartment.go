@@ -64,8 +64,8 @@ func Members(name, resourceType string) (m Membership, ok bool) {
 }
 
 // Patient returns the names of the search parameters by which resources of a type are in the compartment of a patient; ok is
-// false for a type outside of it. For Patient there are none, although R4 lists link: a patient is in its own compartment by
-// its id.
+// false for a type outside of it. For Patient, the list is empty, although R4 lists link: a patient is in its own compartment
+// by its id.
 func Patient(resourceType string) (params []string, ok bool) {
 	params, ok = table()[key{"Patient", resourceType}]
 	if slices.Contains(params, self) {

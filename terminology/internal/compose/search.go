@@ -19,7 +19,7 @@ const Scanned = 256
 const maxRuns = 8
 
 // Search returns the entries in positions from up to to that match a filter, ordered by [textindex.Rule], and the total
-// number of matches. list selects the languages of displays; the default is that of the code systems.
+// number of matches. list selects the languages of displays; default: the languages of the code systems.
 func Search(l *definitions.Set, x *CodeList, f *textindex.Filter, list string, from, to int, b *budget.Budget) ([]definitions.Entry, int, error) {
 	d, err := DivisionOf(l, x, list, b)
 	if err != nil {

@@ -95,7 +95,7 @@ func (s *Store) Open() error {
 	return err
 }
 
-// dropBroken releases a file that is unusable or was replaced. A file that was moved away may return.
+// dropBroken releases a file that is unusable or was replaced. A file that was moved away may be moved back.
 func (s *Store) dropBroken() {
 	f := s.held.Load()
 	if f == nil || f.broken.Load() == nil && !f.hasSuccessor() || !s.held.CompareAndSwap(f, nil) {
