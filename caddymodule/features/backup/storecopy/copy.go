@@ -248,7 +248,7 @@ func (e entry) isEnding() bool { return time.Until(e.ends) < ending }
 // A batch contains each key once.
 type batch []entry
 
-// eachBatch passes the entries in batches of up to most, without the marks of storemark.
+// eachBatch passes the entries in batches of up to most, without the marks of copyguard.
 func eachBatch(ctx context.Context, s store.Copyable, most int, pass func(batch) error) error {
 	var b batch
 	size, at := 0, map[string]int{}
