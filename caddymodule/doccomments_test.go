@@ -319,7 +319,7 @@ func (p *linkedPackage) declareSpec(spec ast.Spec) {
 	}
 }
 
-// leadsSomewhere reports whether a link names something. What packages of other modules declare is not known here.
+// leadsSomewhere reports whether a link names something. Declarations of packages in other modules are unknown.
 func (l link) leadsSomewhere(own *linkedPackage, packages map[string]*linkedPackage) bool {
 	if own.declared[strings.Join(l.words, ".")] || own.embeds[l.words[0]] {
 		return true

@@ -42,11 +42,11 @@ const (
 		Group {group} "type":"person","actual":true,"member":[{"entity":{"reference":"Patient/{patient}"}},{"entity":{"reference":"Patient/{denied}"}}]`
 )
 
-// pairedRule is a deny rule, and the denied records of the first and of the second world.
+// pairedRule is a deny rule, and the records that it denies in two otherwise equal worlds (states of the FHIR server).
 type pairedRule struct {
 	name, rule    string
 	holders       string // token holders for reads and writes besides exports, by names of holdersOf
-	before, after string // denied records of the first and the second world, as templates
+	before, after string // templates of the denied records in the first and second world
 }
 
 var pairedRules = []pairedRule{

@@ -134,7 +134,7 @@ func (k *keycloakServer) signOut(t *testing.T, wards []*ward) {
 	}
 }
 
-// Users who may no longer sign in at Keycloak lose their access here, with one gateway or three: at the next refresh,
+// Users who may no longer sign in at Keycloak lose their access at the gateway, with one gateway or three: at the next refresh,
 // or at the next revalidation.
 func TestKeycloakPeople(t *testing.T) {
 	k := emptyHospital(t)

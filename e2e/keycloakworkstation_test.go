@@ -77,8 +77,8 @@ func TestKeycloakNextNurse(t *testing.T) {
 	})
 }
 
-// If Keycloak issues no refresh token, users who are signed in at Keycloak stay signed in here after their access
-// token has expired, without seeing a page. Users who have signed out at Keycloak are signed out here.
+// If Keycloak issues no refresh token, users who are signed in at Keycloak stay signed in to the gateway after their access
+// token has expired, without seeing a page. Users who have signed out at Keycloak are signed out of the gateway.
 func TestKeycloakRenewal(t *testing.T) {
 	k := emptyHospital(t)
 	dora := k.addUser(t, "dora")

@@ -1,5 +1,5 @@
 // Package terminology implements a FHIR R4 terminology service. [Load] reads definitions into a [Library], and
-// [Library.Expand] expands value sets. Package api serves HTTP requests. Nothing here imports the gateway.
+// [Library.Expand] expands value sets. Package api serves HTTP requests. No package of this module imports the gateway.
 //
 // Code systems that are not files (codesystem/ucum and others) and operations other than $expand (operation/lookup and
 // others) register themselves; package standard imports all of them. To remove one, delete its folder and that import.

@@ -142,7 +142,7 @@ func (f *Fetched) holds(m outcome.Missing) bool {
 	return item != nil && time.Now().Before(item.expires)
 }
 
-// fetch stores the result of Source. If Forget was called meanwhile, the result may be older than a write, so it is
+// fetch stores the result of Source. If Forget was called during the fetch, the result may be older than a write, so it is
 // fetched again.
 func (f *Fetched) fetch(ctx context.Context, m outcome.Missing) error {
 	if f.holds(m) {
@@ -399,7 +399,7 @@ func (f *Fetched) replace(forgets int, m outcome.Missing, resource jsontext.Valu
 	defer f.mu.Unlock()
 	item := f.answers.get(m)
 	if item == nil || f.answers.forgets != forgets {
-		return nil // forgotten meanwhile, or the result may be older than a write
+		return nil // forgotten during the fetch, or the result may be older than a write
 	}
 	now := time.Now()
 	switch {

@@ -110,8 +110,8 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh checks the files immediately and loads them if they have changed. It returns the error of loading, or of the
-// last attempt if nothing has changed; the current library then stays in use.
+// Refresh checks the files immediately and loads them if they have changed. If they cannot be loaded, it returns the
+// error, or the error of the last attempt if nothing has changed, and the current library stays in use.
 func (w *Watch) Refresh(ctx context.Context) error {
 	w.loading.Lock()
 	defer w.loading.Unlock()

@@ -240,8 +240,8 @@ func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines 
 	return status, logLines(t, file)
 }
 
-// A failure is logged once, at error level and with its cause, whichever handler renders it and
-// whatever the response contains. Not in parallel: Caddy's default logger is global, and gateways
+// A failure is logged once, at error level and with its cause, regardless of the handler that
+// renders it and of the content of the response. Not in parallel: Caddy's default logger is global, and gateways
 // of other tests would write into the same file.
 func TestFailuresAreLogged(t *testing.T) {
 	const outcome, another = "	handle_errors {\n\t\tfhir_outcome\n\t}\n", "	handle_errors {\n\t\trespond \"sorry\"\n\t}\n"

@@ -38,7 +38,7 @@ func TestExpandThroughGateway(t *testing.T) {
 	}
 }
 
-// A value set that is unknown here, or known only in part, is forwarded to the next handler.
+// A request for a value set that is not loaded, or only in part, is forwarded to the next handler.
 func TestExpandAsksNext(t *testing.T) {
 	t.Parallel()
 	const unknown, incomplete = "url=http://x.example/vs", "url=http://hl7.org/fhir/ValueSet/observation-codes"
@@ -87,7 +87,7 @@ func TestExpandAsksNext(t *testing.T) {
 	}
 }
 
-// A POST request that is not handled here reaches the next handler unchanged.
+// A POST request that fhir_expand does not handle reaches the next handler unchanged.
 func TestExpandPosted(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

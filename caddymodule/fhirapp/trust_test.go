@@ -302,8 +302,8 @@ func TestProtectedResourceOfOtherIssuers(t *testing.T) {
 	}
 }
 
-// checkProtectedResource checks the link of a challenge to the metadata and their content, and
-// returns the scopes.
+// checkProtectedResource checks that a challenge links to the protected resource metadata, checks
+// the content of the metadata, and returns its scopes.
 func checkProtectedResource(t *testing.T, g *gateway, path string, servers ...string) []string {
 	t.Helper()
 	const origin = "https://localhost:8443"

@@ -64,7 +64,7 @@ func clock(now func() time.Time) time.Time {
 	return now()
 }
 
-// leewayOr returns the effective leeway of a configured one: 0 is [defaultLeeway], negative is none.
+// leewayOr returns the leeway to use for a configured value: [defaultLeeway] for 0, and 0 for a negative value.
 func leewayOr(leeway time.Duration) time.Duration {
 	if leeway == 0 {
 		return defaultLeeway
@@ -237,7 +237,7 @@ func (t *Trusted) checkClaims(header joseHeader, payload []byte) (Token, error) 
 }
 
 // trustedClaims are the claims of other issuers' access tokens, and the members of an introspection response (RFC 7662
-// §2.2), under the names of all vendors.
+// §2.2). Claims that vendors name differently have a field for each name.
 type trustedClaims struct {
 	jwt.Claims
 
@@ -567,7 +567,7 @@ type KeySet interface {
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 }
 
-// ownKey returns the public part of a key for [algorithm]. The key's alg must match, whatever the token's header contains
+// ownKey returns the public part of a key for [algorithm]. The key's alg must match, regardless of the token's header
 // (RFC 8725 §3.1).
 func ownKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
 	if jwk.Algorithm != string(algorithm) || (jwk.Use != "" && jwk.Use != "sig") {

@@ -25,7 +25,7 @@ func Peer(r *http.Request) string {
 	return host
 }
 
-// IsLoopback reports whether a host name leads to this machine, so http needs no TLS. Browsers may treat other hosts
+// IsLoopback reports whether a host name refers to this machine, so http needs no TLS. Browsers may treat other hosts
 // as loopback.
 func IsLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)

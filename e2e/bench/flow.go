@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// redirectURI is the redirect URI of the clients under load. Nothing listens at it.
+// redirectURI is the redirect URI of the clients under load. No server listens there.
 const redirectURI = "https://app.example.org/callback"
 
 // provider is an authorization server under load.
@@ -25,7 +25,7 @@ type provider struct {
 	*server
 	clientID, secret string
 	scope            string
-	idp              string // identity provider for sign-in; "" for a password here
+	idp              string // identity provider for sign-in; "" for a password at the gateway
 	paths            struct{ authorize, token, introspect, userinfo string }
 }
 

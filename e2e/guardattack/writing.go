@@ -159,7 +159,8 @@ func (a writings) deletion() Attack {
 	return a.withHeaders(attack)
 }
 
-// foreign writes a victim's record, unchanged or as the attacker's own.
+// foreign overwrites or copies a victim's record: unchanged, with the attacker as its patient, or with the victim's id in a
+// record of the attacker.
 func (a writings) foreign() Attack {
 	v, own := a.victim(), a.own()
 	patient := a.World.Patient(v.ownerOr(a.other()))

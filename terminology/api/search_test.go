@@ -337,7 +337,7 @@ func TestWeightsOfARequest(t *testing.T) {
 	terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/cs-all", "filter", "fever n"), "2 1 3")
 }
 
-// TestWeightsAreChecked checks the log and the errors of loading weights.
+// TestWeightsAreChecked checks the log messages and errors from loading weights.
 func TestWeightsAreChecked(t *testing.T) {
 	t.Parallel()
 	resources := []string{fevers("http://x/cs", 4), fixture.AllOf("http://x/cs")}

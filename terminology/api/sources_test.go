@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// TestBombWhileWatched replaces a valid package by a decompression bomb: the loaded definitions stay.
+// TestBombWhileWatched replaces a valid package with a decompression bomb: the loaded definitions stay.
 func TestBombWhileWatched(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "x.tgz")
 	fixture.WriteFile(t, name, fixture.Package(t, "package/a.json", fixture.Colours))

@@ -358,8 +358,8 @@ func (c *Call) writeBody(w http.ResponseWriter, r *http.Request, status int, bod
 // hopByHop lists headers of a connection (RFC 9110 §7.6.1), and headers that the response writer sets.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Cache-Status"}
 
-// relay writes a response without storing it. Responses to authorized requests become private whatever the origin
-// declares, because the origin is unaware of the guard (RFC 9111 §3.5).
+// relay writes a response without storing it. Responses to authorized requests become private regardless of the
+// origin's Cache-Control, because the origin is unaware of the guard (RFC 9111 §3.5).
 func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Answer, status string) error {
 	header := w.Header()
 	for name, values := range a.Header {

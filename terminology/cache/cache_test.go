@@ -376,8 +376,8 @@ func TestBypassAsksTheSame(t *testing.T) {
 	}
 }
 
-// TestRelayedToOne checks that no shared cache may store the response to an authorized request, whatever the origin
-// declares (RFC 9111 §3.5).
+// TestRelayedToOne checks that no shared cache may store the response to an authorized request, regardless of
+// the origin's Cache-Control (RFC 9111 §3.5).
 func TestRelayedToOne(t *testing.T) {
 	for said, want := range map[string]string{"": "private, no-cache", "public, s-maxage=60": "private, no-cache", "public, no-store": "private, no-store"} {
 		for _, wish := range []string{"no-store", "no-cache"} {

@@ -155,7 +155,7 @@ func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 	return s.entries[e.key.sum] == e
 }
 
-// replace replaces an entry by a new one with the same key, which inherits its segment and aliases.
+// replace replaces an entry with a new entry for the same key, which inherits its segment and aliases.
 func (s *store) replace(old, e *entry) {
 	to, aliases := old.place.segment, old.place.aliases
 	s.remove(old)

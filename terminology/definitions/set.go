@@ -37,7 +37,7 @@ type bounds struct{ ImportDepth, Gathered, RegexStates int }
 // Synonyms returns the synonyms of [Options.Synonyms], or nil.
 func (d *Set) Synonyms() *textindex.Synonyms { return d.synonyms }
 
-// Use calls f and keeps the Set reachable meanwhile. Large code systems are stored off the heap and unmapped as soon as
+// Use calls f and keeps the Set reachable during the call. Large code systems are stored off the heap and unmapped as soon as
 // their Set is unreachable, even if slices of them are in use. Code that reads concepts must run in f and return
 // copies.
 func (d *Set) Use(f func()) {
@@ -149,7 +149,7 @@ func bring(l *Set) error {
 }
 
 // Overlay returns a Set on top of d to which definitions can be added without changing d. Added definitions take
-// precedence whatever their versions, because a request that sends definitions refers to them.
+// precedence regardless of version, because a request that sends definitions refers to them.
 func (d *Set) Overlay() *Set { return over(d, false) }
 
 // over returns an overlay. Added definitions take precedence or, with beside, compete with those of d by version.

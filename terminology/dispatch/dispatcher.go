@@ -182,8 +182,8 @@ func (f *Dispatcher) reply(w http.ResponseWriter, r *http.Request, res result) e
 
 var privateNoCache = []string{"private, no-cache"}
 
-// write writes a response that is not stored. Responses to authorized requests become private whatever the server
-// declares, because the server is unaware of the guard (RFC 9111 §3.5).
+// write writes a response that is not stored. Responses to authorized requests become private regardless of the
+// server's Cache-Control, because the server is unaware of the guard (RFC 9111 §3.5).
 func (f *Dispatcher) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, private []string) error {
 	header := w.Header()
 	maps.Copy(header, a.Header)

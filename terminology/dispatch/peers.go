@@ -21,7 +21,7 @@ type PeersOptions struct {
 	// Tell broadcasts a message with a unique ID. Peers that reconnect within the lifetime get it too.
 	Tell func(ctx context.Context, id string, message []byte, lifetime time.Duration) error
 
-	// Logger logs invalidations of everything that are broader than requested.
+	// Logger receives a message when the whole cache is invalidated although less was requested.
 	Logger *slog.Logger
 }
 
@@ -188,7 +188,7 @@ func (p *Peers) lost(there map[string]bool, asked time.Time) (lost bool) {
 
 func (m *message) add(endings ...Ending) { m.endings = appendEndings(m.endings, endings...) }
 
-// appendEndings appends endings, or replaces all by an invalidation of everything.
+// appendEndings appends endings, or replaces all of them with an invalidation of everything.
 func appendEndings(to []Ending, more ...Ending) []Ending {
 	if to = append(to, more...); len(to) > maxEndings || slices.ContainsFunc(to, Ending.isAll) {
 		return []Ending{{}}

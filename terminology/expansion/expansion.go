@@ -187,7 +187,7 @@ func appendUUID(dst, namespaced []byte) []byte {
 	return dst
 }
 
-// expansionNamespace is the namespace of identifiers, a UUID version 5 of a URL.
+// expansionNamespace is the namespace of expansion identifiers: the version 5 UUID of a URL.
 var expansionNamespace = uuid5([]byte("\x6b\xa7\xb8\x11\x9d\xad\x11\xd1\x80\xb4\x00\xc0\x4f\xd4\x30\xc8" + // RFC 9562 §6.6, URL
 	"https://github.com/caddy-fhir/caddy-fhir/terminology#expansion"))
 

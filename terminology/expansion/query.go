@@ -63,7 +63,7 @@ type Page struct {
 	Offset, Count *int
 }
 
-// Check validates the parameters. It replaces a blank filter by an empty one.
+// Check validates the parameters. It replaces a blank filter with an empty filter.
 func (q *Query) Check() error {
 	if strings.TrimSpace(q.Filter) == "" {
 		q.Filter = ""

@@ -89,7 +89,7 @@ func (s *Server) read(q Request, response *http.Response) (*Answer, error) {
 		return &Answer{Status: http.StatusNotModified, Header: answerHeader(response.Header), NotModified: true}, nil
 	}
 	if err := checkStatus(&Answer{Status: response.StatusCode}); err != nil {
-		return nil, err // whatever the body contains
+		return nil, err // regardless of the body
 	}
 	if response.ContentLength > s.options.MaxAnswer {
 		return nil, fmt.Errorf("%w: %d bytes", errTooLarge, response.ContentLength)

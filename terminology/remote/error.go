@@ -66,7 +66,7 @@ type failure struct {
 	is     error
 	status int
 	code   string
-	text   string // continues the name of the server
+	text   string // error message after the server's name
 }
 
 // failures lists the kinds of errors; the first match applies.

@@ -206,7 +206,7 @@ func (w *Wholes) pull(s *Server, x search, item *watched) {
 	item.running, item.filters = false, make(map[string]bool)
 	now := time.Now()
 	if current, _ := w.watched.Get(x.key); current != item {
-		return // removed by Forget meanwhile
+		return // removed by Forget during the fetch
 	}
 	if err != nil {
 		item.paused = now.Add(pullPause)

@@ -181,7 +181,7 @@ type Question struct {
 
 	inputs []parameters.Input // valid parameters
 	page   expansion.Page
-	err    error // error of parsing inputs
+	err    error // error from parsing inputs
 	paged  bool  // whether page is valid
 }
 

@@ -220,7 +220,7 @@ func TestRefusedConnection(t *testing.T) {
 	}
 }
 
-// pipes is a listener without network, so that the fake clock of synctest advances while all goroutines wait.
+// pipes is a listener without a network, so that the fake clock of synctest advances while all goroutines wait.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}

@@ -28,7 +28,7 @@ func search(p Part, f *Filter, from, to int) ([]Hit, int) {
 	return hits, total
 }
 
-// scanned returns a part that is scanned.
+// scanned returns a part without an index, so that searches scan all documents.
 func scanned(d documents) Part { return Part{Corpus: d, Compounds: NewCompounds(d)} }
 
 // waysToSearch returns parts for each way to search a corpus.

@@ -418,7 +418,7 @@ func TestACRIsPublished(t *testing.T) {
 	}
 }
 
-// Without identity providers, forms of the account page lead to no other origin.
+// Without identity providers, forms of the account page may not redirect to another origin.
 func TestAccountFormsLeadHere(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.AtAccount(t, authorizetest.New(t, nil))

@@ -61,7 +61,8 @@ func EnrolApp(b *Browser) (secret string, recovery []string) {
 	return secret, recovery
 }
 
-// AppForm returns the form that enrolls an authenticator app with the previous code, and the app's key.
+// AppForm returns the form that enrolls an authenticator app, and the app's key. The form contains the code of the previous time
+// step, so that the current code remains unused.
 func AppForm(b *Browser) (form url.Values, secret string) {
 	b.T.Helper()
 	page := AccountPage(b, "app")

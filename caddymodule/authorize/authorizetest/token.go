@@ -224,7 +224,7 @@ func PublicKeys(algorithms ...jose.SignatureAlgorithm) []byte {
 	return document
 }
 
-// NewBackend returns a server with a client, backend, that has keys.
+// NewBackend returns a server with a client named backend that authenticates with its keys.
 func NewBackend(t testing.TB, change func(*client.Client)) *authorize.Server {
 	client := client.Client{
 		ID: "backend", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"},

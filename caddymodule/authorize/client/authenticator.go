@@ -333,7 +333,7 @@ func verifyAssertion(ctx context.Context, keys *relyingparty.KeySet, raw string)
 }
 
 // check validates the claims after the signature has been verified (RFC 7523 §3). Exactly one
-// audience is permitted: any other recipient could reuse the assertion here.
+// audience is permitted: any other recipient could reuse the assertion at this server.
 func (c *assertionClaims) check(clientID string, audiences []string, now time.Time) error {
 	late := func(d *jwt.NumericDate) bool { return d != nil && d.Time().After(now.Add(assertionLeeway)) }
 	switch {
@@ -401,7 +401,7 @@ func HoldsPrivateKey(jwks []byte) bool {
 
 const (
 	minEntropy    = 128 // minimum entropy in bits (RFC 6749 §10.10)
-	minCharacters = 8   // distinct characters, typical of random text of that length
+	minCharacters = 8   // minimum number of distinct characters; random secrets usually have more
 )
 
 // SecretCommand generates a secret of 256 bits.

@@ -99,7 +99,7 @@ func CheckAnyRedirectURI(uri string) error {
 	return CheckNativeRedirectURI(uri)
 }
 
-// IsLocal reports whether an http or https URI leads to the user's own computer independent of name resolution.
+// IsLocal reports whether an http or https URI refers to the user's own computer, regardless of name resolution.
 func IsLocal(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && !IsPrivateUse(uri) && CheckAnyRedirectURI(uri) == nil && slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname())

@@ -40,7 +40,7 @@ func (h *Held) Any() bool { return h.Configured || h.any() }
 // HasApp reports whether the user has an authenticator app.
 func (h *Held) HasApp() bool { return h.Configured || h.App != nil }
 
-// Local reports whether a user can have factors here.
+// Local reports whether the gateway manages a user's factors.
 func (fs *Factors) Local(user *people.User) bool { return fs.Directory.User(user.ID) != nil }
 
 // Of returns the factors of a user: none for federated users.

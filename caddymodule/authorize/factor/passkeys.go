@@ -269,7 +269,7 @@ func (ps *Passkeys) noteUse(ctx context.Context, user string, id []byte, data pr
 	return ps.enrolments.change(ctx, user, func(e *Enrolment) error {
 		i := e.find(id)
 		if i < 0 {
-			return refusePasskey(errNoHandle) // removed meanwhile
+			return refusePasskey(errNoHandle) // removed concurrently
 		}
 		p := &e.Passkeys[i]
 		if p.Credential.Authenticator.UpdateCounter(data.Counter); p.Credential.Authenticator.CloneWarning {
@@ -358,8 +358,8 @@ var (
 	errRSAKey       = errors.New("the RSA key is shorter than 2048 bits, or none")
 )
 
-// check rejects unusable credentials, and origins not spelled like a browser's, because the library
-// compares them case-insensitively.
+// check rejects unusable credentials. It also compares the origin case-sensitively, which the
+// library does not.
 func (ps *Passkeys) check(c *webauthn.Credential, origin string) error {
 	switch {
 	case origin != ps.origin:

@@ -48,7 +48,7 @@ func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authori
 	if to, err := url.Parse(req.target.redirectURI); err == nil {
 		data.To = cmp.Or(to.Host, to.Scheme)
 	}
-	if !ask { // consent was given meanwhile: only Continue is left
+	if !ask { // consent was given in another tab: only Continue is left
 		cp.frame.Show(w, r, &req.signIn, page.View{Template: "continue", Data: data, Policy: page.Policy{Images: data.Links.Images()}})
 		return
 	}
@@ -101,7 +101,7 @@ func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *autho
 	}
 }
 
-// goOn handles the Continue page. If consent has become necessary meanwhile, it shows the consent page.
+// goOn handles the Continue page. If consent has become necessary since the page was shown, it shows the consent page.
 func (cp *consentPage) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
 	ask, err := cp.authorizer.needsConsent(r.Context(), req, signedIn.User)
 	switch {

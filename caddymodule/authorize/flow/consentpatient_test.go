@@ -264,7 +264,7 @@ func TestContinuePage(t *testing.T) {
 	}
 }
 
-// Continue is not consent: if consent has become necessary meanwhile, the consent page appears.
+// Continue is not consent: if consent has become necessary since the page was shown, the consent page appears.
 func TestContinueIsNoConsent(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, consentRequired))

@@ -129,7 +129,7 @@ func (k *Keyring) current(ctx context.Context) (*keySet, error) {
 		k.inUse.mu.Lock()
 	}
 	defer k.inUse.mu.Unlock()
-	if set := k.inUse.set.Load(); set.fresh() { // read by another goroutine meanwhile
+	if set := k.inUse.set.Load(); set.fresh() { // read concurrently by another goroutine
 		return set, nil
 	}
 	return k.refresh(ctx)

@@ -320,7 +320,7 @@ func (k storedKey) sealer() (*Sealer, error) {
 	return s, nil
 }
 
-// Sealer seals texts and the time with one key by AES-GCM. Created by [NewSealer].
+// Sealer encrypts and authenticates texts and the current time, using AES-GCM with a single key. Create one with [NewSealer].
 type Sealer struct{ aead cipher.AEAD }
 
 // NewSealer returns a sealer with a secret key of 16, 24 or 32 bytes.

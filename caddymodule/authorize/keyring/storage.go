@@ -23,7 +23,7 @@ type Storage interface {
 	// Load returns a value, or fs.ErrNotExist.
 	Load(ctx context.Context, key string) ([]byte, error)
 
-	// Update replaces a value by the result of renew and returns it. renew gets nil for an absent
+	// Update replaces a value with the result of renew and returns it. renew gets nil for an absent
 	// value. Concurrent updates are serialized.
 	Update(ctx context.Context, key string, renew func(value []byte) ([]byte, error)) ([]byte, error)
 

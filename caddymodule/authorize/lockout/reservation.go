@@ -225,7 +225,7 @@ func (l *Limiter) forget(ctx context.Context, counters []counter, id string) {
 	}
 }
 
-// changes returns the calls that replace the stored tallies by the altered ones.
+// changes returns the calls that replace the stored tallies with the altered ones.
 func (l *Limiter) changes(counters []counter, held [][]byte, alter func(counter, *tally) error) ([]*store.Call, error) {
 	var calls []*store.Call
 	for i, c := range counters {

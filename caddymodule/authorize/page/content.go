@@ -18,7 +18,7 @@ type SignIn struct {
 	Problem  SignInProblem // problem with the last attempt
 	Local    bool          // whether the password sign-in is available
 	Passkey  *Passkey      // passkey challenge; nil without passkeys
-	ByEmail  bool          // whether an e-mail address may lead to a provider
+	ByEmail  bool          // whether entering an e-mail address may redirect to a provider
 	Ways     []SignInWay   // identity providers
 }
 
@@ -185,9 +185,9 @@ type AccountSession struct {
 
 // AccountFactors are a user's second factors.
 type AccountFactors struct {
-	Local      bool             // whether factors are managed here
+	Local      bool             // whether the gateway manages the user's factors
 	Provider   string           // where the user signs in otherwise; "" if unknown
-	Configured bool             // authenticator app from the configuration, which cannot be removed here
+	Configured bool             // authenticator app from the configuration, which the user cannot remove
 	App        *Text            // enrollment time of an authenticator app; nil if none
 	Recovery   int              // number of remaining recovery codes
 	Any        bool             // whether any factor is enrolled

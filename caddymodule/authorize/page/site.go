@@ -146,7 +146,7 @@ func hashSource(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
 }
 
-// FormAction returns the CSP sources for forms that lead to the gateway and on to addresses. For
+// FormAction returns the CSP sources for forms that submit to the gateway and may redirect to addresses. For
 // addresses at other servers, Chromium applies the policy to every following redirect: to the client,
 // to an identity provider, and on to any https URL. Plain http is limited to loopback and listed. A
 // policy can express neither IPv6 addresses (CSP 3 §2.3.1) nor hosts of private-use schemes.

@@ -176,7 +176,7 @@ func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime 
 
 func (a *Accounts) now() time.Time { return store.Now(a.Durable) }
 
-// Rename replaces an account's user name by the provider's new name, unless the name has changed meanwhile.
+// Rename replaces an account's user name with the provider's new name, unless the name is no longer from.
 func Rename(ctx context.Context, a *Accounts, id, from, to string) error {
 	stored, err := a.storedAccount(ctx, id)
 	if stored == nil || err != nil || lowered(stored.Username) != lowered(from) || lowered(from) == lowered(to) {

@@ -250,7 +250,7 @@ func TestFinderOfAnotherIssuer(t *testing.T) {
 	}
 }
 
-// A former name or subject does not lead to the account, except in a search for the first user of the name.
+// A former name or subject does not identify the account, except in a search for the first user of the name.
 func TestFinderOfFormerNames(t *testing.T) {
 	t.Parallel()
 	p, accounts := hospital, newAccounts(hospital)

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
-// The mapped amr contains mfa exactly if the provider reports two factors.
+// The mapped amr contains mfa if and only if the provider reports two factors.
 func TestAMROfProvider(t *testing.T) {
 	t.Parallel()
 	loa := map[string]string{"1": "sfa", "2": "mfa", "gold": "mfa", "c1": "mfa"}

@@ -52,8 +52,8 @@ type IdentityProvider struct {
 	// algorithms for ID tokens in the provider's discovery document, except HMAC and `none`.
 	IDTokenAlgorithms []string `json:"id_token_algs,omitempty"`
 
-	// The e-mail domains of the provider's users. Entering such an address on the sign-in page
-	// leads to the provider. Default: none.
+	// The e-mail domains of the provider's users. Entering an e-mail address in one of these domains on
+	// the sign-in page redirects to the provider. Default: none.
 	Domains []string `json:"domains,omitempty"`
 
 	// The provider's claims to use for ours: those of OpenID Connect Core §5.1, `fhirUser`, `patient` (ids of the
@@ -84,7 +84,7 @@ type IdentityProvider struct {
 	FHIRUserSearch []launch.PersonSearch `json:"fhir_user_search,omitempty"`
 
 	// Further claims to store for `scope_limit` and for policies of `fhir_bearer`: the provider's
-	// claims, or paths such as `realm_access.roles`, by their names here. At most 20. Default: none.
+	// claims, or paths such as `realm_access.roles`, by their names at the gateway. At most 20. Default: none.
 	TokenClaims map[string]string `json:"token_claims,omitempty"`
 
 	// Rules for who may sign in; one match suffices. A change applies to existing sessions immediately,
@@ -453,9 +453,9 @@ func (m ACRMap) Words(class string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(theirs string) bool { return m[theirs] != class })
 }
 
-// AMR returns the authentication methods of a sign-in at the provider (RFC 8176). It contains mfa exactly if the
-// sign-in had two factors, according to the map, otherwise by two methods of different kinds. acr is the name of the acr
-// claim.
+// AMR returns the authentication methods of a sign-in at the provider (RFC 8176). It contains mfa if and only
+// if the sign-in had two factors: according to the map or, for an unmapped acr, because amr has methods of two kinds. acr is
+// the name of the acr claim.
 func (m ACRMap) AMR(claims map[string]any, acr string) []string {
 	amr, _ := tokenclaim.List(claims["amr"])
 	two := twoFactors(amr)

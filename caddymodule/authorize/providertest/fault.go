@@ -61,7 +61,7 @@ func Drip(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Reset starts a response and closes the connection with a RST. HTTP/1.1 only.
+// Reset starts a response and resets the TCP connection. HTTP/1.1 only.
 func Reset(w http.ResponseWriter, _ *http.Request) {
 	hijack(w, func(conn net.Conn) {
 		_, _ = io.WriteString(conn, partial)
@@ -69,7 +69,7 @@ func Reset(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// ResetAtOnce closes the connection with a RST before the response. HTTP/1.1 only.
+// ResetAtOnce resets the TCP connection before the response. HTTP/1.1 only.
 func ResetAtOnce(w http.ResponseWriter, _ *http.Request) { hijack(w, linger) }
 
 // Close closes the connection with a FIN before the response. HTTP/1.1 only.
@@ -137,7 +137,7 @@ func hijack(w http.ResponseWriter, use func(net.Conn)) {
 	use(conn)
 }
 
-// linger makes closing a connection send a RST.
+// linger makes Close reset the TCP connection.
 func linger(conn net.Conn) {
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()

@@ -264,7 +264,7 @@ func (r *Revocations) copyDurable(ctx context.Context) error {
 
 func (r *Revocations) copyRevocation(ctx context.Context, key string) error {
 	text, err := r.durable.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) { // deleted meanwhile
+	if errors.Is(err, store.ErrNotFound) { // deleted concurrently
 		return nil
 	}
 	var until time.Time
@@ -334,7 +334,7 @@ func (r *Revocations) limit(ctx context.Context, id string, list recentList) {
 	}
 }
 
-// fold replaces an entry by the cutoff.
+// fold replaces an entry with the cutoff.
 func (r *Revocations) fold(ctx context.Context, item string, list recentList) error {
 	nanoseconds, id, _ := strings.Cut(item, " ")
 	at, err := strconv.ParseInt(nanoseconds, 10, 64)

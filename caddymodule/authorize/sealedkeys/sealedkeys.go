@@ -141,7 +141,7 @@ func NewKeys(secrets ...string) (keyring.SharedKeys, error) {
 	return keyring.NewSharedKeys("signing keys", secrets...)
 }
 
-// version is the version of the stored form: <version>.<sealed by AES-256-GCM, base64url>.
+// version is the version of the stored form: <version>.<keys sealed with AES-256-GCM, base64url>.
 const version = "1."
 
 func (s *Storage) seal(value []byte, name string) []byte {

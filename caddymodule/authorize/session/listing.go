@@ -198,7 +198,7 @@ func (s *Sessions) ofUser(ctx context.Context, user string) iter.Seq2[*Session, 
 }
 
 // ofUpstream yields the sessions that a provider refers to by subject, session or both, and read
-// errors. Lists exist by subject; without one, all sessions are read.
+// errors. Sessions are indexed by subject; without a subject, all sessions are read.
 func (s *Sessions) ofUpstream(ctx context.Context, p *people.Provider, subject, session string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		sessions := allSessions(ctx, s.Durable)

@@ -214,7 +214,7 @@ func TestBackchannelLogoutURIIsChecked(t *testing.T) {
 	}
 }
 
-// The audit event of a notification belongs to the ended session, whatever the triggering request does next.
+// The audit event of a notification belongs to the ended session, regardless of what the triggering request does next.
 func TestTellingAClientIsApart(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {

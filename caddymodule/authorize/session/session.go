@@ -52,7 +52,7 @@ type Session struct {
 	User       string            `json:"user"`                 // sub of the user
 	Credential [sha256.Size]byte `json:"credential"`           // digest of the user's credential at the sign-in
 	Began      time.Time         `json:"began"`                // start of the session
-	At         time.Time         `json:"at"`                   // time of the latest sign-in, here or at the provider
+	At         time.Time         `json:"at"`                   // time of the latest sign-in, at the gateway or at the provider
 	Until      time.Time         `json:"until,omitzero"`       // expiry of the session regardless of activity
 	Seen       time.Time         `json:"seen,omitzero"`        // latest activity, accurate to about a tenth of [Sessions].Idle
 	Provider   string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password sign-in
@@ -76,7 +76,7 @@ type Session struct {
 	SID string `json:"-"` // part of the store key
 
 	root       string // part of the cookie
-	unreadable error  // error of reading the record, in which case only SID, root and possibly User are set; otherwise nil
+	unreadable error  // error from reading the record, in which case only SID, root and possibly User are set; otherwise nil
 }
 
 // Upstream returns the identity at the identity provider.

@@ -353,7 +353,7 @@ const maxRefusal = 10 << 10
 // refusalLifetime is the lifetime of the page, whose URL contains the person's ID token.
 const refusalLifetime = 10 * time.Minute
 
-// refusal is a sign-in at a provider by a person who is not admitted here. The browser stores it
+// refusal is a sign-in at a provider by a person whom the gateway does not admit. The browser stores it
 // sealed; the gateway stores nothing.
 type refusal struct {
 	Provider string       `json:"provider"`

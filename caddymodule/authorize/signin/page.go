@@ -75,8 +75,8 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// submit handles the form. An e-mail address in a provider's domain leads to the provider, whatever
-// the password. Other names are local users.
+// submit handles the form. An e-mail address in a provider's domain redirects to the provider,
+// regardless of the password. Other names are local users.
 func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request, p oauth2.Parameters) {
 	ways := e.accounts.Ways(req.To.Providers)
 	address := strings.TrimSpace(p.Get("username")) // phone keyboards append a space

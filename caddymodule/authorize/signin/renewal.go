@@ -66,7 +66,7 @@ func (n *Renewal) settle(r *http.Request, p *people.Provider, req *Request, resp
 	}
 	same := failed == nil && begun.User == stored.User && begun.UpstreamSubject == stored.UpstreamSubject
 	switch {
-	case same && begun.UpstreamSession != stored.UpstreamSession: // a new session at the provider requires a new session here
+	case same && begun.UpstreamSession != stored.UpstreamSession: // a new provider session requires a new gateway session
 		return nil, nil
 	case same:
 		err = n.sessions.SignIns.Renew(r.Context(), stored.SID, p.Key, begun.Held)
@@ -97,8 +97,8 @@ type Lasting struct {
 }
 
 // Needed redirects the browser to the provider if a longer-lived refresh token is required, and reports whether it
-// has responded. With a session at the provider no page is shown. The request is made once per session, whatever its
-// result.
+// has responded. With a session at the provider no page is shown. The request is made once per session,
+// regardless of its result.
 func (l *Lasting) Needed(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
 	p := l.accounts.Providers[signedIn.Provider]
 	if p == nil {

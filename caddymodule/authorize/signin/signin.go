@@ -199,7 +199,7 @@ func (s *starter) session(w http.ResponseWriter, r *http.Request, req *Request, 
 }
 
 // PageLifetime is the lifetime of a page. Pages contain no secrets, but a page left open should not
-// lead to an app that has abandoned its request.
+// redirect to an app that has abandoned its request.
 const PageLifetime = time.Hour
 
 // loginPurpose is the sealing purpose of requests for the sign-in page.
@@ -220,13 +220,13 @@ type Frame struct {
 	Ancestors string          // origins that may frame the pages of requests
 }
 
-// Show shows a page for a request. Its forms may lead to the client, a provider, and further addresses.
+// Show shows a page for a request. Submitting its forms may redirect to the client, a provider, and further addresses.
 func (f *Frame) Show(w http.ResponseWriter, r *http.Request, req *Request, v page.View, further ...string) {
 	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.How.UILocales, f.FormAction(append(further, req.To.Address)...), f.Ancestors
 	f.Site.Show(w, r, v)
 }
 
-// FormAction returns the CSP for forms that may lead to addresses or a provider.
+// FormAction returns the CSP sources for forms that may redirect to addresses or a provider.
 func (f *Frame) FormAction(addresses ...string) string {
 	return page.FormAction(append(addresses, f.Issuers...)...)
 }

@@ -307,7 +307,7 @@ func TestSignInPageOffersProviders(t *testing.T) {
 	}
 }
 
-// Forms may lead to loopback clients and providers, and to https.
+// Forms may redirect to loopback clients and providers, and to https.
 func TestFormAction(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)
@@ -323,7 +323,7 @@ func TestFormAction(t *testing.T) {
 	}
 }
 
-// Typing an address in the provider's domain leads to the provider, regardless of the password.
+// Entering an e-mail address in the provider's domain redirects to the provider, regardless of the password.
 func TestTypedAddressLeadsToProvider(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t)

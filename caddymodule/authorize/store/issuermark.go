@@ -15,7 +15,7 @@ const IssuerKey = "issuer:mark"
 const issuerLifetime = 10 * 365 * 24 * time.Hour
 
 // An OtherIssuerError means that a store contains the state of another issuer, whose sessions and
-// codes would be accepted here.
+// codes would be accepted by this gateway.
 type OtherIssuerError struct {
 	Theirs string // issuer to which the store is assigned
 	Ours   string // issuer that tried to use the store

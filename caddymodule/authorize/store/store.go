@@ -86,12 +86,12 @@ type Op int
 // Operations of [Store.Do].
 const (
 	Get    Op = iota // sets Value; nil if absent, without an error
-	Put              // stores Value for TTL
-	Add              // stores Value for TTL
-	Swap             // replaces Old by Value for TTL
+	Put              // stores Value; the entry expires after TTL
+	Add              // stores Value unless Key exists; the entry expires after TTL
+	Swap             // replaces Old with Value; the new entry expires after TTL
 	Take             // sets Value
 	Delete           // deletes Key
-	Append           // appends Value, up to Max bytes, for TTL
+	Append           // appends Value, up to Max bytes in total; the entry expires after TTL
 )
 
 // String returns the name of the method.
@@ -362,7 +362,7 @@ func Until(s Store, t time.Time) time.Duration { return t.Sub(Now(s)) }
 // An Exporter is a [Store] whose entries can be copied to another.
 type Exporter interface {
 	// Entries calls tell with every entry and its remaining lifetime, unordered; an entry may be
-	// reported twice. An entry that changes meanwhile is reported in its old state, its new state,
+	// reported twice. An entry that changes during the call is reported in its old state, its new state,
 	// or both. Entries stops at the first error of tell, which must not call the store.
 	Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error
 }

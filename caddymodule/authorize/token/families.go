@@ -330,7 +330,7 @@ func (f *refreshFamily) first(now time.Time) string {
 	return token
 }
 
-// rotate replaces the current token by a new one.
+// rotate replaces the current token with a new one.
 func (f *refreshFamily) rotate(token string, now time.Time) string {
 	f.Salt = oauth2.RandomBytes(sha256.Size)
 	next := f.successor(token)
@@ -473,7 +473,7 @@ func (fs *families) start(ctx context.Context, g *Grant) (*familyStart, error) {
 	return start, err
 }
 
-// rotation replaces a refresh token by its successor, in one step per store that also rereads
+// rotation replaces a refresh token with its successor, in one step per store that also rereads
 // whether the grant is valid.
 type rotation struct {
 	families *families

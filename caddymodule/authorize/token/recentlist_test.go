@@ -231,7 +231,7 @@ func endingsIn(t *testing.T, store store.Store) (n int) {
 // meanwhile is a store that runs a function once, before or after a certain call.
 type meanwhile struct {
 	store.Store
-	before, after string // method and key prefix
+	before, after string // call, as the method, a space and a prefix of the key
 	happens       func()
 }
 

@@ -83,7 +83,7 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, stays
 	}
 	errs[1] = r.revocations.CutOff(ctx, revocation.RareCutoff, cutoffOf(user, clientID))
 	if ends && errs[1] == nil {
-		var late int // sessions that started meanwhile; their grants up to the cutoff are void
+		var late int // sessions that started during the revocation; their grants up to the cutoff are void
 		late, errs[5] = r.sessions.EndByUser(ctx, user)
 		revoked.Sessions += late
 	}
@@ -239,7 +239,7 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 	return nil
 }
 
-// revoke revokes an access token, or the whole grant in case of a refresh token.
+// revoke revokes an access token, or the whole grant if it is a refresh token.
 func (e *revocationEndpoint) revoke(ctx context.Context, t *issuedToken) error {
 	if t.family != nil {
 		return e.families.revoke(ctx, t.family.Grant)

@@ -19,7 +19,7 @@ var (
 	// ownClients are Keycloak's built-in clients.
 	ownClients = []string{"account", "account-console", "admin-cli", "broker", "realm-management", "security-admin-console"}
 
-	// quietScopes are built-in scopes of Keycloak that every client has here or that have no meaning here.
+	// quietScopes are built-in scopes of Keycloak that every client of the gateway has, or that the gateway does not use.
 	quietScopes = []string{"acr", "basic", "email", "microprofile-jwt", "openid", "organization", "phone", "profile", "roles", "role_list", "saml_organization", "service_account", "web-origins"}
 
 	knownScopes = []string{"address", "fhirUser", "groups", "launch", "launch/patient", "launch/encounter", "offline_access", "online_access"}
@@ -175,7 +175,7 @@ func isNative(uri string) bool {
 	return err == nil && checkRedirectURI(uri) == nil && u.Scheme != "https" && u.Hostname() != "localhost"
 }
 
-// differences notes client settings without a counterpart here, including those of later Keycloak versions.
+// differences notes client settings without a counterpart at the gateway, including those of later Keycloak versions.
 func (c *conversion) differences(app keycloakClient) {
 	for _, difference := range []struct {
 		text string
@@ -199,8 +199,8 @@ func (c *conversion) differences(app keycloakClient) {
 	}
 }
 
-// scopes returns the scopes that have a meaning here, without scopes restricted to roles: these would be open to every user
-// here.
+// scopes returns the scopes that the gateway uses, without scopes restricted to roles: these would be open to every user of the
+// gateway.
 func (c *conversion) scopes(app keycloakClient) (scopes []string) {
 	for _, scope := range slices.Concat(app.DefaultScopes, app.OptionalScopes) {
 		_, isResource := smart.ParseResourceScope(scope)
@@ -228,7 +228,7 @@ func checkRedirectURI(uri string) error {
 }
 
 var (
-	// unsupported are protective client settings without a counterpart here: without them, the client would be weaker.
+	// unsupported are protective client settings without a counterpart at the gateway: without them, the client would be weaker.
 	unsupported = []struct {
 		attribute, reason string
 		harmless          []string // values without effect

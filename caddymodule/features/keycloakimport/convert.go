@@ -73,7 +73,7 @@ func (c *conversion) lifetimes() {
 	c.lifetime("refresh_token_idle_lifetime", idle)
 }
 
-// lifetime writes a lifetime, limited to the maximum here, and returns it.
+// lifetime writes a lifetime, limited to the gateway's maximum, and returns it.
 func (c *conversion) lifetime(name string, length int) time.Duration {
 	if length <= 0 {
 		c.changed("%s is this server's default: the realm has none", name)
@@ -169,7 +169,7 @@ type execution struct {
 var (
 	secondFactors = []string{"auth-otp-form", "auth-conditional-otp-form", "webauthn-authenticator", "auth-recovery-authn-code-form"}
 
-	// ownSteps are authenticators with a counterpart here, and conditions without effect.
+	// ownSteps are authenticators with a counterpart at the gateway, and conditions without effect.
 	ownSteps = []string{
 		"", "auth-cookie", "auth-spnego", "identity-provider-redirector", "auth-username-password-form", "auth-username-form", "auth-password-form",
 		"conditional-user-configured", "conditional-credential", "organization", "webauthn-authenticator-passwordless",
@@ -189,7 +189,7 @@ func (all flows) signIn(alias string) (required signIn) {
 }
 
 // walk visits a flow and its subflows once. An unconditional second factor is required. A second factor only for users who
-// have enrolled one needs no option: sign-in here always requires enrolled factors.
+// have enrolled one needs no option: sign-in at the gateway always requires enrolled factors.
 func (all flows) walk(alias string, everybody bool, visited map[string]bool, required *signIn) {
 	i := slices.IndexFunc(all, func(f flow) bool { return f.Alias == alias })
 	if i < 0 || visited[alias] {

@@ -157,7 +157,7 @@ func TestFewRoundTrips(t *testing.T) {
 	})
 }
 
-// While the store is unavailable, each gateway counts alone. When it is back, the requests made meanwhile count.
+// While the store is unavailable, each gateway counts alone. When it is back, the requests made during the outage count.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

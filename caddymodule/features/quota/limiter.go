@@ -115,7 +115,7 @@ const (
 	askPause   = time.Second // pause after an unanswered call, or a refusal by the store
 )
 
-// ask leases the cost of a request counted here. If the store does not respond in time, the request is admitted.
+// ask leases the cost of a request that this gateway has counted. If the store does not respond in time, the request is admitted.
 func (s *Set) ask(ctx context.Context, l *limit, h *holder, cost int, at standing) standing {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout) // a client that disconnects is counted all the same
 	defer cancel()
@@ -265,7 +265,7 @@ func (h *holder) refund(cost int) {
 	h.lease.left += cost
 }
 
-// refuse returns the cost of a request counted here, and refuses it.
+// refuse returns the cost of a request that this gateway has counted, and refuses it.
 func (h *holder) refuse(cost int, wait time.Duration) standing {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -113,7 +113,7 @@ func altered(held []byte, l *limit, now int64, alter func(w *window, now int64) 
 type lease struct {
 	left  int // negative: usage not reported to the store
 	step  int // size of the last lease beyond the need
-	free  int // remaining quota in the store after that
+	free  int // remaining quota in the store after the last lease
 	asked int64
 	away  int64 // end of the pause after an unanswered call
 

@@ -157,7 +157,7 @@ func TestRegisteredKeysRefused(t *testing.T) {
 	}
 }
 
-// Keys of an app that authenticates with a secret have no use here: they are not
+// Keys of an app that authenticates with a secret are unused: they are not
 // registered and not in the response (RFC 7591 §3.2.1).
 func TestKeysWithoutUse(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,7 @@ type folder struct {
 }
 
 // cacheTTL is the lifetime of a cached client, and so the delay until a deletion at
-// another gateway takes effect here.
+// another gateway takes effect at this gateway.
 const cacheTTL = time.Minute
 
 // Storage stores registered clients. It is part of certmagic's Storage. Load and List

@@ -147,7 +147,7 @@ func providerConfig() any {
 	}
 }
 
-// list reports whether the person in the filter has an account here (RFC 7644 §3.4.2). Unfiltered listing is not supported.
+// list reports whether the person in the filter has a gateway account (RFC 7644 §3.4.2). Unfiltered listing is not supported.
 func (s *service) list(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	users := []user{}
 	if filter := r.URL.Query().Get("filter"); filter != "" {

@@ -250,7 +250,7 @@ func TestSCIMReleasesSub(t *testing.T) {
 	}
 }
 
-// A filter by name or id finds only people of the provider with an account here (RFC 7644 §3.4.2.2).
+// A filter by name or id finds only people of the provider with an account at the gateway (RFC 7644 §3.4.2.2).
 func TestSCIMFilter(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)

@@ -39,7 +39,7 @@ type names struct {
 	ExternalID string `json:"e,omitempty"`
 	UserName   string `json:"u,omitempty"`
 
-	// Subject is the person's sub at the provider if they had an account here when the id was issued. If not, the id
+	// Subject is the person's sub at the provider if they had an account at the gateway when the id was issued. If not, the id
 	// belongs to the first person with the name after Named, in Unix nanoseconds.
 	Subject string `json:"s,omitempty"`
 	Named   int64  `json:"t,omitempty"`
@@ -151,7 +151,7 @@ func parseFilter(text string) (names, error) {
 	return sought.names(), sought.names().check()
 }
 
-// remembered is longer than any employment.
+// remembered is how long the names under a SCIM id are stored: longer than any employment.
 const remembered = 50 * 366 * 24 * time.Hour
 
 var errSeveral = &oauth2.Error{
@@ -159,7 +159,7 @@ var errSeveral = &oauth2.Error{
 	Description: "several people here may be meant: map externalId to the sub of your ID tokens, or to the claim of the option sub",
 }
 
-// identify binds names to one person: the person with the externalId as sub, at the provider or here, otherwise with
+// identify binds names to one person: the person with the externalId as sub, at the provider or the gateway, otherwise with
 // the userName, otherwise the first person who is later given the name.
 func (s *service) identify(ctx context.Context, p *people.Provider, of names) (names, []people.Known, error) {
 	of.Subject, of.Named = "", store.Now(s.durable).UnixNano()

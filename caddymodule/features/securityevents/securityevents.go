@@ -81,7 +81,7 @@ type receiver struct {
 	ending  *deprovisioning.Ending
 }
 
-// serve handles a provider's events (RFC 8935 §2). Events without effect here, such as the verification of a stream,
+// serve handles a provider's events (RFC 8935 §2). Events without effect at the gateway, such as the verification of a stream,
 // are accepted.
 func (e *receiver) serve(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	if err := e.receive(w, r, p); err != nil {

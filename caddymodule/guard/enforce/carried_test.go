@@ -69,8 +69,8 @@ var carrierScopes = map[string]string{
 // everyones are the shared types among the carried ones.
 var everyones = []string{"Practitioner", "Medication"}
 
-// A carrier is returned exactly if the scopes cover the resource that it carries, for each way to find it. Contained resources
-// of shared types need no scope.
+// A carrier is returned if and only if the scopes cover the resource that it carries, for each way to find it. Contained
+// resources of shared types need no scope.
 func TestCarried(t *testing.T) {
 	t.Parallel()
 	shown := map[string]bool{}

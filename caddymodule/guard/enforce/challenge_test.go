@@ -86,7 +86,7 @@ func TestChallenge(t *testing.T) {
 type challenges struct {
 	t    *testing.T
 	g    *gateway
-	text string                  // resource of the type
+	text string                  // JSON of a resource of the type
 	done map[string]*guard.Error // by holder and request
 }
 

@@ -877,7 +877,7 @@ func TestStatementExpires(t *testing.T) {
 	}
 }
 
-// TestWrittenAnswer lists the responses to writes.
+// TestWrittenAnswer checks that the response to a write contains the resource only if the scopes allow reading it.
 func TestWrittenAnswer(t *testing.T) {
 	t.Parallel()
 	body := observation("a1", "Patient/a", "")

@@ -51,7 +51,8 @@ type KeySetConfig struct {
 	// of exactly one suitable key.
 	Exact bool
 
-	// Logger receives warnings about failures that older keys hide from callers. Default: none.
+	// Logger receives warnings about failed fetches that callers do not notice because the cached keys remain in use. Default:
+	// none.
 	Logger *slog.Logger
 }
 

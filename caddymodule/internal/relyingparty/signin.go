@@ -407,7 +407,7 @@ func (p *Provider) checkParties(audience []string, authorized *string) error {
 	return nil
 }
 
-// checkTimes checks iat, and also auth_time in case the provider ignored max_age.
+// checkTimes checks iat, and also auth_time, because the provider may have ignored max_age.
 func (c *idTokenClaims) checkTimes(now time.Time, r *AuthenticationRequest) error {
 	if c.IssuedAt == nil || unixTime(c.IssuedAt).After(now.Add(Leeway)) {
 		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))

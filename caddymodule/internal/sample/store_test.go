@@ -120,7 +120,7 @@ func visit(value any, do func(map[string]any)) {
 	}
 }
 
-// Each type occurs with its required elements, and references lead to a record.
+// Each type occurs with its required elements, and every reference refers to an existing record.
 func TestRecordsAreConsistent(t *testing.T) {
 	t.Parallel()
 	all, seen := parsed(t), map[string]int{}

@@ -213,7 +213,7 @@ func slowSite(t *testing.T) (*site, *slow) {
 	return s, slow
 }
 
-// A value that was read before a change is not cached, whether the change was made here, elsewhere, or while
+// A value that was read before a change is not cached, whether the change was made by this gateway, by another gateway, or while
 // following was interrupted.
 func TestAnswerBeforeChangeIsNotKept(t *testing.T) {
 	t.Parallel()

@@ -107,7 +107,7 @@ func smartConfigurationOf(discovery []byte, offer Offer) ([]byte, error) {
 		c.GrantTypes = []string{"authorization_code"} // default of OpenID Connect Discovery §3
 	}
 	if len(c.ClientAuthentication) == 0 {
-		c.ClientAuthentication = []string{"client_secret_basic"} // likewise
+		c.ClientAuthentication = []string{"client_secret_basic"} // default of OpenID Connect Discovery §3
 	}
 	c.Capabilities = capabilities(&c)
 	return json.Marshal(c)

@@ -295,7 +295,7 @@ type Caching struct {
 	Routes []UpstreamRoute `json:"routes,omitempty"`
 
 	// Fetch unknown value sets and code systems from the next handler when first needed, by their canonical URL, and expand
-	// them here. Default: false.
+	// them in the gateway. Default: false.
 	BackendDefinitions bool `json:"backend_definitions,omitempty"`
 }
 

@@ -309,7 +309,7 @@ func RefreshDefinitions(ctx context.Context) {
 	})
 }
 
-// asDefinitions makes an error begin with "definitions", once.
+// asDefinitions prefixes an error with "definitions" unless it already has that prefix.
 func asDefinitions(err error) error {
 	if strings.HasPrefix(err.Error(), "definitions ") {
 		return err

@@ -5,8 +5,8 @@
 //
 // A compartment is defined by search parameters: a resource is a member if a parameter listed for its type refers to the owner
 // of the compartment. Only literal references count, since only they identify a resource unambiguously. R4 also includes the
-// compartments of linked patients; here each patient has a separate compartment, and a Patient is only in its own, whatever
-// Patient.link contains.
+// compartments of linked patients. In this package, each patient has a separate compartment, and a Patient is only in its own,
+// regardless of Patient.link.
 //
 // Reference: FHIR R4, CompartmentDefinition (https://hl7.org/fhir/R4/compartmentdefinition.html).
 package compartment

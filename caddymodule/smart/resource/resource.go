@@ -119,7 +119,7 @@ type Reader struct {
 	bases      []string
 	typeBefore string
 	names      []byte   // empty; capacity for the names of further resources
-	members    []member // likewise
+	members    []member // empty; capacity for the members of further resources
 	room       int      // number of resources to allocate for next time
 }
 

@@ -9,7 +9,7 @@ import (
 // tailSize is the size of the shown output in bytes.
 const tailSize = 4096
 
-// Tail returns the end of an output file, or the error of reading it.
+// Tail returns the end of an output file, or the error message if it cannot be read.
 func Tail(log string) string {
 	f, err := os.Open(log)
 	if err != nil {

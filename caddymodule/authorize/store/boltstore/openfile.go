@@ -125,7 +125,7 @@ func (f *openFile) breaks(why any) error {
 
 // checkSize detects a truncated file before bbolt reads past its end. bbolt never shrinks the file.
 func (f *openFile) checkSize() error {
-	before := f.size.Load() // first, because the file may grow meanwhile
+	before := f.size.Load() // read first, because the file may grow concurrently
 	info, err := f.file.Stat()
 	if err != nil {
 		return err

@@ -112,7 +112,7 @@ func (s *Store) open() (*openFile, error) {
 	}
 	s.opening.Lock()
 	defer s.opening.Unlock()
-	if f := s.held.Load(); f != nil { // opened by another goroutine meanwhile
+	if f := s.held.Load(); f != nil { // opened concurrently by another goroutine
 		return f, nil
 	}
 	if s.closed {

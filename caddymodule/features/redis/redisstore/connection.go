@@ -96,7 +96,7 @@ const (
 	defaultKeyPrefix = "fhir:"
 )
 
-// Options configure a [Store]. The zero value is a local server without password.
+// Options configure a [Store]. The zero value is a local server without a password.
 type Options struct {
 	Address  string   // host:port or path of a Unix socket; default: localhost:6379
 	Sentinel Sentinel // discovery of the server, instead of Address

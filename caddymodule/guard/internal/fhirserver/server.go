@@ -26,7 +26,7 @@ import (
 type Server struct {
 	base   string              // path of the FHIR API
 	Limits Limits              // of the request
-	Next   message.NextHandler // leads to the FHIR server
+	Next   message.NextHandler // forwards requests to the FHIR server
 	r      *http.Request       // client's request
 	asked  int                 // number of requests sent so far
 	Share  *fairmemory.Share   // share of the memory for judged bodies and responses

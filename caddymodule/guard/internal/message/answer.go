@@ -247,7 +247,7 @@ func ForgiveAbort(cause any, refused error) {
 	}
 }
 
-// NextHandler leads to the FHIR server. It is caddyhttp.Handler without a dependency on Caddy.
+// NextHandler forwards requests to the FHIR server. It is caddyhttp.Handler without a dependency on Caddy.
 type NextHandler interface {
 	// ServeHTTP handles a request. After an error, no response was written.
 	ServeHTTP(w http.ResponseWriter, r *http.Request) error

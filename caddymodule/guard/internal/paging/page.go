@@ -277,5 +277,5 @@ func RefusePaging(parameters []smart.Parameter) error {
 	return nil
 }
 
-// MaxFetches is the maximum number of pages of the FHIR server for one page of a history or an operation.
+// MaxFetches is the maximum number of pages fetched from the FHIR server for one page of a history or an operation.
 const MaxFetches = 8

@@ -388,7 +388,7 @@ func (r searchRules) granted(types []string) []string {
 	return some
 }
 
-// lookedUp returns the ids of the resources that a chain leads to or, for _has, that the linked resources refer to.
+// lookedUp returns the ids of the resources at the end of a chain or, for _has, of those that the linked resources refer to.
 func (r searchRules) lookedUp(ctx context.Context, c chain) ([]string, error) {
 	var ids []string
 	for _, t := range r.granted(c.types) {

@@ -25,8 +25,8 @@ import (
 // TypeJSONPatch is the media type of a JSON Patch (RFC 6902 §6).
 const TypeJSONPatch = "application/json-patch+json"
 
-// Patch answers a patch, conditional or not. A JSON Patch is applied here and forwarded as an update, so that the FHIR server
-// cannot interpret it differently. A FHIRPath Patch is forwarded if it clearly does not affect access.
+// Patch answers a patch, conditional or not. The guard applies a JSON Patch itself and forwards an update, so that the FHIR
+// server cannot interpret the patch differently. A FHIRPath Patch is forwarded if it clearly does not affect access.
 func (x *Writes) Patch(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {

@@ -208,7 +208,7 @@ func checkConditional(rights *access.Rights, text []byte) error {
 // maxSearching is the maximum number of conditional references in a body.
 const maxSearching = 16
 
-// resolveReferences replaces conditional references by the resources that the client's own searches find. References that no
+// resolveReferences replaces conditional references with the resources that the client's own searches find. References that no
 // scope allows remain, and are rejected later. A forwarded write keeps all of them for the FHIR server.
 func (w *write) resolveReferences(ctx context.Context) error {
 	if w.isForwarded() {
