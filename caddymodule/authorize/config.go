@@ -121,7 +121,7 @@ type Config struct {
 	// online_access; FHIR requests do not. Default: 0, no limit.
 	SessionIdle time.Duration
 
-	// RefreshTokenLifetime is the total time for which a grant can be refreshed. Default: 90 days; at most 366 days.
+	// RefreshTokenLifetime is how long a grant can be refreshed in total. Default: 90 days; at most 366 days.
 	RefreshTokenLifetime time.Duration
 
 	// RefreshTokenIdleLifetime is the lifetime of an unused refresh token. Default and maximum: RefreshTokenLifetime.

@@ -61,14 +61,14 @@ type App struct {
 	// and to pages count as activity, and so do refreshes with online_access; FHIR requests do not. Default: never.
 	SessionIdle caddy.Duration `json:"session_idle,omitempty"`
 
-	// The total time for which a client can refresh a grant; at most 366d. Default: `90d`.
+	// How long a client can refresh a grant in total; at most 366d. Default: `90d`.
 	RefreshTokenLifetime caddy.Duration `json:"refresh_token_lifetime,omitempty"`
 
 	// The time after which an unused refresh token expires; at most the refresh token lifetime. Default: the refresh token
 	// lifetime.
 	RefreshTokenIdleLifetime caddy.Duration `json:"refresh_token_idle_lifetime,omitempty"`
 
-	// The time for which a used refresh token returns the same successor again, for clients that did not receive the
+	// How long a used refresh token returns the same successor again, for clients that did not receive the
 	// response. It also counts from a restart and from the end of a store outage. Later reuse revokes the whole grant (RFC
 	// 9700 §4.14.2). At most 1m; negative: off. Default: `10s`.
 	RefreshTokenGrace caddy.Duration `json:"refresh_token_grace,omitempty"`

@@ -379,7 +379,7 @@ func checkMatcher(t *testing.T, about string, m, labels []string, ours bool, doc
 // runbookLink matches the link of an alert to a heading of a page.
 var runbookLink = regexp.MustCompile(`(?m)/blob/main/(docs/\S+\.md)#(\S+)$`)
 
-// featureMetrics are the labels of those dashboard metrics that features add. Each feature tests its own.
+// featureMetrics are the labels of dashboard metrics that features add. Each feature tests its own metrics.
 var featureMetrics = map[string][]string{
 	"caddy_fhir_quota_refusals_total": {"quota"}, "caddy_fhir_roster_entries": {"kind"}, "caddy_fhir_roster_max_entries": {"kind"},
 }

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// PreflightMaxAge is the time for which browsers may cache a preflight response, in seconds.
+// PreflightMaxAge is how long browsers may cache a preflight response, in seconds.
 const PreflightMaxAge = 600
 
 // IsPreflight reports whether a request is a CORS preflight (Fetch §3.2.2).

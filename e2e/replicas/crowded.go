@@ -90,7 +90,7 @@ func (s *settings) crowd(ctx context.Context, name string) error {
 	return err
 }
 
-// restart restarts the gateway. It returns the duration of the start and of a refresh.
+// restart restarts the gateway. It returns the duration of the startup and of a refresh.
 func (of *subject) restart(ctx context.Context) (start, refresh time.Duration, err error) {
 	of.Gateways[0].Stop()
 	begun := time.Now()

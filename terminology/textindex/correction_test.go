@@ -36,7 +36,7 @@ func TestTypist(t *testing.T) {
 		typist := newTypist([]byte(typed))
 		for range 60 {
 			candidate := word()
-			if r.IntN(10) == 0 { // longer than the table
+			if r.IntN(10) == 0 { // candidate longer than the table of the typist
 				candidate = typed + strings.Repeat("b", 2*maxCorrected)
 			}
 			letters, want := []rune(candidate), noScore

@@ -245,7 +245,7 @@ func NoteGrant(ctx context.Context, clientID, user string, scope []string) {
 // NoteClient records the claimed client of a request, authenticated or not.
 func NoteClient(ctx context.Context, clientID string) { FromContext(ctx).ClientID = clientID }
 
-// NoteSessionEndReason records the reason for which the request ends sessions.
+// NoteSessionEndReason records why the request ends sessions.
 func NoteSessionEndReason(ctx context.Context, why string) { FromContext(ctx).sessionEndReason = why }
 
 // ForReason returns a context for background work that ends sessions for a reason.

@@ -179,7 +179,7 @@ func backFromRefusal(b *Browser, r *http.Response) *http.Response {
 	return b.Get(form + "&decision=deny")
 }
 
-// FederatedTokens is [Browser.Tokens] through the provider.
+// FederatedTokens is like [Browser.Tokens], but signs in at the provider.
 func FederatedTokens(b *Browser, change url.Values) TokenResponse {
 	b.T.Helper()
 	return b.Redeem(Federate(b, change))

@@ -188,7 +188,7 @@ func (s *Sealer) Check(r *http.Request, purpose, sealed, known string, maxAge ti
 }
 
 const (
-	// deviceLifetime is the time for which a browser is known after a sign-in, limited by the
+	// deviceLifetime is how long a browser is known after a sign-in, limited by the
 	// lifetime of the key that seals the cookie.
 	deviceLifetime = 90 * 24 * time.Hour
 

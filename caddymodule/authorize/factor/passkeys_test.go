@@ -380,7 +380,7 @@ func TestPasskeyFaults(t *testing.T) {
 	}
 }
 
-// withRSA replaces the key of an attestation by an RSA key. Its modulus is all ones except the bits in flips.
+// withRSA replaces the key of an attestation with an RSA key. Its modulus is all ones except the bits in flips.
 func withRSA(flips []byte, exponent uint32) func(object []byte) []byte {
 	return func(object []byte) []byte {
 		modulus := bytes.Clone(flips)

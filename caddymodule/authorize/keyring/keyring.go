@@ -23,7 +23,7 @@ const (
 	// lifetime is the age at which a key is rotated.
 	lifetime = 90 * 24 * time.Hour
 
-	// Retention is the time for which a rotated key stays published, longer than the lifetime of
+	// Retention is how long a rotated key stays published, longer than the lifetime of
 	// any token that it signed.
 	Retention = 24 * time.Hour
 

@@ -51,7 +51,7 @@ type Accounts struct {
 	// EndPerson revokes all grants and sessions of a user. Required if a provider has a sub claim.
 	EndPerson func(ctx context.Context, sub, reason string) error
 
-	// Lifetime is the time for which a session and its tokens refer to a federated account.
+	// Lifetime is how long a session and its tokens refer to a federated account.
 	Lifetime time.Duration
 }
 

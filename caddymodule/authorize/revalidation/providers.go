@@ -173,7 +173,7 @@ const (
 	// weighTime limits the duration of the check of other people.
 	weighTime = 30 * time.Second
 
-	// doubtTime is the time for which a denial stays in doubt while other people cannot be checked.
+	// doubtTime is how long a denial stays in doubt while other people cannot be checked.
 	doubtTime = 5 * time.Minute
 
 	// retryEach is the time between checks at a suspended provider, across all gateways.

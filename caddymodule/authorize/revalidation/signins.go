@@ -361,7 +361,7 @@ const (
 	duePrefix    = "upstream-due:" // marks sign-ins for the sweep
 )
 
-// seenPrecision is the time for which a person's activity is not written again.
+// seenPrecision is how long a person's activity is not written again.
 const seenPrecision = time.Minute
 
 // closing is the time after the end of a sign-in in which a sweep can revoke its refresh token.

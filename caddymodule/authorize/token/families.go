@@ -490,8 +490,8 @@ type rotation struct {
 // token again. If a concurrent request has rotated the token, the error is [store.ErrChanged].
 //
 // For a new token it does not reread whether the family was revoked: a revocation deletes the
-// family last, so the swap fails. Besides, PostgreSQL reads after the swap: by then a replay may
-// have revoked the family, although this request was first.
+// family last, so the swap fails. Rereading would also be wrong, because PostgreSQL reads after the
+// swap: by then a replay may have revoked the family, although this request was first.
 func (fs *families) rotate(ctx context.Context, client *client.Client, f *refreshFamily, stored []byte, token string) (string, error) {
 	r := &rotation{families: fs, client: client, family: f, stored: stored}
 	if !f.isCurrent(token) {

@@ -24,7 +24,7 @@ const (
 	// minute tolerates the clocks of identity providers.
 	recent = 6 * time.Minute
 
-	// formLifetime is the time for which a form of the page can be sent.
+	// formLifetime is how long a form of the page can be sent.
 	formLifetime = 10 * time.Minute
 
 	// purpose is the purpose for which the page's forms are sealed.
@@ -182,7 +182,7 @@ type entryPage struct {
 
 	RedirectURIs string // of an app, one per line
 	Scopes       string // that an app may be granted, one per line
-	LaunchURI    string // URL by which an EHR launches an app
+	LaunchURI    string // URL that an EHR opens to launch the app
 
 	Groups   string // of a user, one per line
 	FHIRUser string // the user's FHIR resource

@@ -226,7 +226,7 @@ func elementOf(found ast.NavigableExpr) (string, bool) {
 	return "", false
 }
 
-// Reasons for which [Compile] rejects a rule.
+// Reasons why [Compile] rejects a rule.
 var (
 	// errRule is the error of an invalid effect or name.
 	errRule = errors.New("no rule")

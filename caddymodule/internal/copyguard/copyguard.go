@@ -27,7 +27,7 @@ const (
 	// renewing is the interval at which a gateway renews its mark.
 	renewing = 10 * time.Second
 
-	// RunningLifetime is the time for which a killed gateway still counts as running.
+	// RunningLifetime is how long a killed gateway still counts as running.
 	RunningLifetime = 3 * renewing
 )
 

@@ -319,7 +319,7 @@ func (g Generation) IsAnother(than Generation) bool { return g != 0 && than != 0
 // ProtectedResourcePath is the path of a protected resource's metadata, followed by the path of the resource (RFC 9728 §3.1).
 const ProtectedResourcePath = "/.well-known/oauth-protected-resource"
 
-// retryAfter is the time for which clients wait for an unavailable store, in seconds.
+// retryAfter is how long clients wait for an unavailable store, in seconds.
 const retryAfter = "5"
 
 // SetRetryAfter sets Retry-After for the status 503 (RFC 9110 §15.6.4), unless the header is already set.

@@ -18,10 +18,10 @@ const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 
-	// grace is the time for which a stale document is used while it is being refreshed.
+	// grace is how long a stale document is used while it is being refreshed.
 	grace = time.Minute
 
-	// maxStale is the time for which a stale document is used while requests fail: an outage of the
+	// maxStale is how long a stale document is used while requests fail: an outage of the
 	// provider must not become an outage of the gateway, but a withdrawn key must stop working.
 	maxStale = 24 * time.Hour
 )

@@ -173,7 +173,7 @@ func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
 	return 0, fmt.Errorf("%w: token_endpoint_auth_methods_supported has neither client_secret_basic nor client_secret_post", ErrMetadata)
 }
 
-// metadataLifetime is the time for which a discovery document is fresh.
+// metadataLifetime is how long a discovery document is fresh.
 const metadataLifetime = time.Hour
 
 // AlgorithmNames returns the names of the accepted signature algorithms.

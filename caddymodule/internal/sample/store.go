@@ -204,7 +204,7 @@ func newID() string { return strings.ToLower(rand.Text()) }
 //go:embed records.ndjson.zst
 var compressed []byte
 
-// Records returns the synthetic records, referenced ones first: thirty patients, and the people and organizations
+// Records returns the synthetic records, references after their targets: thirty patients, and the people and organizations
 // that care for them. None of them exist. All records have an id and a meta. Codes are from SNOMED CT, ICD-10-CM,
 // LOINC, RxNorm, CVX and HL7's own systems; units are from UCUM.
 func Records() ([][]byte, error) {

@@ -213,8 +213,8 @@ func slowSite(t *testing.T) (*site, *slow) {
 	return s, slow
 }
 
-// A value that was read before a change is not cached, whether the change was made by this gateway, by another gateway, or while
-// following was interrupted.
+// A value that was read before a change is not cached, whether the change was made by this gateway, by another gateway, or
+// while following was interrupted.
 func TestAnswerBeforeChangeIsNotKept(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -410,7 +410,7 @@ func init() {
 	})
 }
 
-// NewPeers returns the peers of a gateway, which broadcast its invalidations through a shared store, and apply theirs.
+// NewPeers returns a gateway's peers, which exchange invalidations of cached expansions through a shared store.
 func NewPeers(shared store.Store, end func(dispatch.Ending), logger *slog.Logger) *Peers {
 	return &Peers{dispatch.NewPeers(dispatch.PeersOptions{
 		End: end, Logger: logger,

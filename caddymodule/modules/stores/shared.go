@@ -141,7 +141,7 @@ func (s *pooledShared) try(ctx context.Context) error {
 	return err
 }
 
-// startTimeout is the maximum time for which a start waits for a store that does not respond.
+// startTimeout is the maximum time that startup waits for a store that does not respond.
 const startTimeout = 5 * time.Second
 
 // start starts following the store. It fails if the store cannot be used. If the store is unavailable, the gateway serves

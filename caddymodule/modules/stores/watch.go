@@ -218,14 +218,14 @@ func (w *Watch) lost() {
 	w.log().Error("the store has lost what it held: people sign in again, and tokens that were revoked may be valid until they expire; restore a backup, or end all tokens (docs/operate/troubleshooting.md)", "store", w.name, "cause", string(store.CauseEmptied))
 }
 
-// beganEmpty records at the start that the store has lost its earlier data.
+// beganEmpty records at startup that the store has lost its earlier data.
 func (w *Watch) beganEmpty() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost()
 }
 
-// keepsNothing records at the start why the store loses data on its own restart; empty if it does not.
+// keepsNothing records at startup why the store loses data on its own restart; empty if it does not.
 func (w *Watch) keepsNothing(why string) (isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -364,7 +364,7 @@ func (r *Remote) explain(err error) error {
 }
 
 // recheck checks the store before it is followed. After the first success, only the issuer is checked: other problems were
-// reported at the start, and a server that is about to become a replica must not cause an outage.
+// reported at startup, and a server that is about to become a replica must not cause an outage.
 func (s *checkedStore) recheck(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -154,7 +154,7 @@ func lateStore(t *testing.T, issuer string) (*storetest.Shared, *checkedStore, *
 	return server, s, log
 }
 
-// A store that was unavailable at the start is used only after its check.
+// A store that was unavailable at startup is used only after its check.
 func TestStoreIsUsedOnceChecked(t *testing.T) {
 	t.Parallel()
 	_, s, _ := lateStore(t, issuerA)

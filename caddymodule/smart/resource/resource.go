@@ -257,7 +257,7 @@ func (w *walk) element(value []byte, depth int) bool {
 	return !ok || w.enter(next, depth+1)
 }
 
-// leaves reports whether the filters select an element that is depth names along the path.
+// leaves reports whether the filters at a depth of the path keep an element.
 func (p *Path) leaves(value []byte, depth int) bool {
 	for i := range p.Filters {
 		f := &p.Filters[i]

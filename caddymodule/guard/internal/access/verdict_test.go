@@ -202,8 +202,8 @@ func TestSharedRules(t *testing.T) {
 	}
 }
 
-// TestStanding lists the permissions on a resource that another depends on. A resource with carried ones is readable only if a
-// scope covers these too.
+// TestStanding checks the permissions on a resource that another resource depends on. If the resource contains or carries
+// other resources, it is readable only if a scope covers those too.
 func TestStanding(t *testing.T) {
 	t.Parallel()
 	const containing = `,"contained":[{"resourceType":"Specimen","id":"s"}]`

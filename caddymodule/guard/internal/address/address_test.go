@@ -254,7 +254,7 @@ func FuzzRewriting(f *testing.F) {
 	})
 }
 
-// TestBases lists valid base URLs. Each host name has its own.
+// TestBases lists valid base URLs. Each host name has its own base URL.
 func TestBases(t *testing.T) {
 	t.Parallel()
 	var b Bases

@@ -118,7 +118,7 @@ func (x *Server) request(ctx context.Context, c message.Call) *http.Request {
 	return r
 }
 
-// Patience is the maximum time for which a request waits for memory.
+// Patience is how long a request waits for memory at most.
 const Patience = 10 * time.Second
 
 // timesHeld is the memory that a judged byte counts for: the original and the rewritten copy.
