@@ -215,7 +215,7 @@ func TestDocLinks(t *testing.T) {
 // linkedPackage has what is declared in a folder, methods and fields as Type.Name, and the links in its comments.
 type linkedPackage struct {
 	declared map[string]bool
-	embeds   map[string]bool   // types with embedded fields, whose members are not known here
+	embeds   map[string]bool   // types with embedded fields, and therefore unknown members
 	imports  map[string]string // folder by name; "" for a package of another module
 	links    []link
 }

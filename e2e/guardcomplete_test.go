@@ -90,8 +90,8 @@ func (g *guarded) pages(t *testing.T, who guardHolder, search string) (matches, 
 	return matches, included, totals
 }
 
-// unsearched are types whose search finds less than may be read, because no parameter of the compartment finds
-// resources about the patient's records.
+// unsearched are types with resources that may be read but not found by a search, because no parameter of the
+// compartment finds resources about the patient's records.
 var unsearched = []string{"Binary", "Bundle", "Provenance"}
 
 // All resources that the oracle permits are returned once each, with correct totals.

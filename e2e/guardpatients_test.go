@@ -142,7 +142,7 @@ func (h fhirAPI) warmUp(t *testing.T) {
 	h.send(t, http.MethodPost, "Patient/$validate", `{"resourceType":"Patient"}`).is(t, http.StatusOK)
 }
 
-// store stores records one by one. HAPI never follows a reference whose target was stored later, so targets come first.
+// store stores records one by one. HAPI never follows a reference to a target that was stored later, so targets come first.
 func (h fhirAPI) store(t *testing.T, records []guardattack.Record) {
 	t.Helper()
 	order := []string{"Organization", "Practitioner", "Patient", "Encounter", "Observation"}

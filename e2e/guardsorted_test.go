@@ -34,7 +34,7 @@ func TestGuardSorted(t *testing.T) {
 	}
 	h.load(t, records)
 	g := guardOf(t, "sorted", h.fhirAPI)
-	for _, size := range []int{14, 15, 30} { // page sizes for which HAPI's pages have no next link
+	for _, size := range []int{14, 15, 30} { // page sizes that HAPI serves without a next link
 		search := fmt.Sprintf("Observation?patient=p&_sort=-category,_id&_count=%d", size)
 		if got, _, _ := g.pages(t, guardHolder{"patient/*.rs", "p", ""}, search); len(got) != len(subject) {
 			t.Errorf("%s: %d records, want %d: %v", search, len(got), len(subject), got)

@@ -150,7 +150,7 @@ func (o *guardOracle) isAlone(reference, id string) bool {
 }
 
 // addDependent adds resources that belong to a patient because of their references: Binary by its security context,
-// Provenance by all its targets, one of which is the patient's, and a document by its Composition.
+// Provenance by all its targets, including a target of the patient, and a document by its Composition.
 func (o *guardOracle) addDependent(own references, id string) {
 	for reference, text := range o.texts {
 		var r struct {
@@ -190,7 +190,7 @@ type guardGrant struct {
 	only        string // the only reference that the grant covers; "" for all
 }
 
-// allowed returns the resources for which a grant has one of the permissions.
+// allowed returns the resources that a grant gives one of the permissions on.
 func (o *guardOracle) allowed(t *testing.T, grants []guardGrant, permissions string) references {
 	t.Helper()
 	all := references{}

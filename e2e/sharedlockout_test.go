@@ -114,7 +114,7 @@ func oneSetOfKeys(t *testing.T, gateways []*lockoutGateway) {
 	}
 }
 
-// triesAtOnce makes sixty concurrent attempts, some of which are permitted.
+// triesAtOnce makes sixty concurrent attempts. Some of them are permitted.
 func triesAtOnce(t *testing.T, gateways []*lockoutGateway, name string, result error, want int32) {
 	var made atomic.Int32
 	var all sync.WaitGroup

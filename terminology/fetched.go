@@ -352,7 +352,7 @@ func (f *Fetched) beginRenewal() {
 	}
 }
 
-// renew fetches expired definitions again. A definition whose fetch fails stays in use for a while.
+// renew fetches expired definitions again. If the fetch fails, the old definition stays in use for a while.
 func (f *Fetched) renew() {
 	defer func() {
 		f.mu.Lock()

@@ -2,8 +2,8 @@
 // clients, and identifies users to them (RFC 6749, RFC 7636, RFC 9068, RFC 9207, OpenID Connect Core 1.0).
 //
 // It does not depend on Caddy: a [Config] results in an [http.Handler] (config.go, server.go;
-// the package's example performs a sign-in). core.go builds the server from these packages,
-// each of which imports only packages further down:
+// the package's example performs a sign-in). core.go builds the server from these packages.
+// Each package imports only packages further down:
 //
 //	flow         authorization requests from start to response: launch context, consent, logout
 //	signin       authentication: password, identity provider, second factor

@@ -116,7 +116,7 @@ func (f *faults) during(b *authorizetest.Browser, request *http.Request) *http.R
 	return b.Send(request)
 }
 
-// changes returns the keys whose values differ, except for keys of the permitted kinds.
+// changes returns the keys with different values, except for keys of the permitted kinds.
 func changes(before, after map[string]string, may string) (keys []string) {
 	allowed := func(key string) bool {
 		kind, _, _ := strings.Cut(key[strings.LastIndex(key, " ")+1:], ":")

@@ -180,7 +180,7 @@ func TestRoundTrips(t *testing.T) {
 	})
 }
 
-// late is a store whose follower receives the initial state and no updates.
+// late is a store that sends its follower the initial state and no updates.
 type late struct{ store.Shared }
 
 func (l late) Follow(ctx context.Context, tell func(store.Update)) error {
@@ -287,7 +287,7 @@ func TestEndingReachesAllGateways(t *testing.T) {
 	}
 }
 
-// Gateways whose store clocks differ by almost two seconds agree on the effect of a cutoff.
+// Gateways agree on the effect of a cutoff although their store clocks differ by almost two seconds.
 func TestGatewaysReadClockDifferently(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{900 * time.Millisecond, -900 * time.Millisecond} {
@@ -319,7 +319,7 @@ func TestGatewaysReadClockDifferently(t *testing.T) {
 	}
 }
 
-// A gateway whose own clock is ten minutes ahead disadvantages no client, because the store's clock counts.
+// A gateway with a clock ten minutes ahead disadvantages no client, because the store's clock counts.
 func TestGatewayClockIsAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

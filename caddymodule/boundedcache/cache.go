@@ -68,7 +68,7 @@ func (c *Cache[K, V]) Delete(key K) {
 	c.remove(c.entries[key])
 }
 
-// DeleteFunc removes the entries for which del returns true.
+// DeleteFunc removes every entry if del returns true for it.
 func (c *Cache[K, V]) DeleteFunc(del func(K, V) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -543,7 +543,7 @@ func moduleGranularSelection(p *relyingParty) {
 	}
 }
 
-// moduleGranularGroup requests all sub-resource scopes, of which the user grants a group.
+// moduleGranularGroup requests all sub-resource scopes. The user grants a group of them.
 func moduleGranularGroup(group []string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		scope, given := "openid launch/patient", map[string]bool{}

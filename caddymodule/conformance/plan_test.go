@@ -40,7 +40,7 @@ type testModule struct {
 	waits bool
 }
 
-// testPlan is a list of modules, all of which run with each variant.
+// testPlan is a list of modules. All modules run with each variant.
 type testPlan struct {
 	name, text string
 	modules    []testModule

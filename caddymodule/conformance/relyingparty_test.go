@@ -139,7 +139,7 @@ func (p *relyingParty) follow(r *http.Response) *authorizationResponse {
 	return nil
 }
 
-// arrive parses the part added to the redirect URI, whose query must be preserved.
+// arrive parses the part added to the redirect URI. The query of the redirect URI must be preserved.
 func (p *relyingParty) arrive(a *authorizationResponse, added string) {
 	p.t.Helper()
 	query, fragment, _ := strings.Cut(added, "#")

@@ -44,8 +44,8 @@ func warnWithoutClients(logger *slog.Logger, updater ServerUpdater, c *authorize
 	logger.Warn("the configuration has no client, so no app can request tokens until you add one (" + hint + ")")
 }
 
-// warnOfPeople logs warnings about people without a FHIR resource, whose tokens with user/ scopes may read nothing, and
-// the warnings of warnOfStrangers.
+// warnOfPeople logs warnings about people without a FHIR resource, because their tokens with user/ scopes may read
+// nothing, and the warnings of warnOfStrangers.
 func warnOfPeople(logger *slog.Logger, a *App, c *authorize.Config) {
 	warnOfStrangers(logger, a)
 	if !grantsUserScopes(a, c) {

@@ -61,8 +61,8 @@ var endedRelationships = []struct{ name, fhirUser, before, after string }{
 	{"a link removed", "Person/r", `"link":[{"target":{"reference":"Patient/p1"}}]`, `"link":[{"target":{"reference":"Patient/p2"}}]`},
 }
 
-// TestEndedRelationship: a person whose relation to a patient has ended cannot read the patient's data from
-// the next request on, with any existing token, cannot refresh a token, and cannot choose the patient.
+// TestEndedRelationship: after a person's relation to a patient has ended, the person cannot read the patient's
+// data with any existing token, cannot refresh a token, and cannot choose the patient, from the next request on.
 func TestEndedRelationship(t *testing.T) {
 	t.Parallel()
 	for _, tt := range endedRelationships {

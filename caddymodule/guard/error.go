@@ -217,13 +217,13 @@ func InsufficientScope(description string, err error) *Error {
 	return &Error{Status: http.StatusForbidden, Code: codeInsufficientScope, Description: description, Err: err}
 }
 
-// Lifted adds scopes, each of which alone would allow the request, and returns the rejection.
+// Lifted adds scopes that would each allow the request, and returns the rejection.
 func (e *Error) Lifted(scope string) *Error {
 	e.Scope = scope
 	return e
 }
 
-// Withdrawn rejects a valid token whose user or client no longer exists.
+// Withdrawn rejects a valid token of a user or client that no longer exists.
 func Withdrawn() *Error { return invalidToken(errWithdrawn) }
 
 // Unavailable rejects a token that the caller could not check.
@@ -309,7 +309,7 @@ func newClaimError(claim, issuer, found, expected string, cause error) *ClaimErr
 
 func found200(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxFound)], "") }
 
-// Check rejects a token whose sign-in does not meet the requirement, or that does not contain acr or auth_time (401,
+// Check rejects a token if its sign-in does not meet the requirement, or if it does not contain acr or auth_time (401,
 // [ErrStepUp]).
 func (s *StepUp) Check(t *Token, now time.Time) error {
 	var lacks []string

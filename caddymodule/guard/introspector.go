@@ -61,10 +61,10 @@ type Introspector struct {
 	// AnyAudience ignores aud. It is for servers that omit aud, and relies on the server to report only tokens for us as
 	// active (RFC 7662 §4). Default: false.
 	AnyAudience bool
-	// All also introspects JWTs: Issuer's JWTs, whose signatures are then not checked locally, or, without Issuer, JWTs of
+	// All also introspects JWTs: Issuer's JWTs (signatures are then not checked locally) or, without Issuer, JWTs of
 	// issuers that have no verifier. It is for JWTs with too few claims, and to respect revocations. Default: false.
 	All bool
-	// Remember is the maximum time for which an active token is cached, never beyond its exp. A revocation takes effect
+	// Remember is the maximum time that an active token is cached, never beyond its exp. A revocation takes effect
 	// after this time at the latest. Default: one minute.
 	Remember time.Duration
 	// Keys are the keys of Issuer, to verify responses that are JWTs (RFC 9701). Default: such responses are rejected.

@@ -167,7 +167,7 @@ func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
 //     token, a refresh token or a logout token;
 //   - alg is any asymmetric algorithm that fits the key (never none, never HMAC);
 //   - kid may be missing if the [KeySet] returns a key for an empty kid;
-//   - the client is in client_id, azp, appid or cid, one of which is required: most ID tokens lack all of them;
+//   - the client is in client_id, azp, appid or cid. One of these is required: most ID tokens lack all of them;
 //   - the scope is in scope or scp, as a string or a list;
 //   - jti, iat and nbf may be missing, and are checked if present.
 //
@@ -280,7 +280,7 @@ func (p *present) UnmarshalJSON([]byte) error {
 	return nil
 }
 
-// claim is a claim whose type differs between issuers. A value of another type counts as missing.
+// claim is a claim with a type that differs between issuers. A value of another type counts as missing.
 type claim[T any] struct{ value *T }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -333,7 +333,7 @@ func (c *trustedClaims) checkParties(issuer, audience string) error {
 	return nil
 }
 
-// checkUse rejects: a token whose claims designate another kind of token, such as a refresh token, which introspection
+// checkUse rejects: a token with claims that designate another kind of token, such as a refresh token, which introspection
 // reports as active too; logout tokens, by their events claim (OpenID Connect Back-Channel Logout §2.4); sender-constrained
 // tokens, which must not be accepted as bearer tokens (RFC 8705 §3, RFC 9449 §7.2); and a patient claim that is a
 // reference.
@@ -360,7 +360,7 @@ func (c *trustedClaims) checkUse() error {
 // checkNoIDToken rejects a token that may be an ID token: the issuer signs ID tokens with the same keys, and their audience
 // is ours if an API and its client share one. Only ID tokens contain hashes of other tokens (OpenID Connect Core
 // §3.3.2.11). A nonce identifies an ID token unless typ is Bearer: access tokens of Keycloak before 25 have both. A token
-// without a scope whose audience is its own client is indistinguishable from an ID token.
+// without a scope and with its own client as the audience is indistinguishable from an ID token.
 func (c *trustedClaims) checkNoIDToken(clientID string) error {
 	if c.AccessTokenHash || c.CodeHash || c.StateHash {
 		return fmt.Errorf("%w: hash of another token", errType)

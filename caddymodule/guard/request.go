@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// CheckPath rejects a request whose path the FHIR server could interpret as another path, since the access decision must be
+// CheckPath rejects a request with a path that the FHIR server could interpret as another path, since the access decision must be
 // about the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrPath]. No FHIR path (R4
 // §3.1.0.1) needs:
 //
@@ -151,8 +151,8 @@ func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
 	}
 }
 
-// Check rejects a request whose Connection header names an identity header, Authorization, or another header that backends
-// rely on: the next proxy would remove it. The [*Error] has status 400.
+// Check rejects a request with a Connection header that names an identity header, Authorization, or another header that
+// backends rely on: the next proxy would remove it. The [*Error] has status 400.
 func (i *IdentityHeaders) Check(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {

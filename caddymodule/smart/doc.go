@@ -1,4 +1,4 @@
-// Package smart contains the scope grammar of SMART App Launch 2.2, and the rule by which an authorization server grants
+// Package smart contains the scope grammar of SMART App Launch 2.2, and the rule that an authorization server applies to grant
 // scopes. It imports only the standard library.
 //
 // The steps of granting:

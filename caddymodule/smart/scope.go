@@ -91,8 +91,8 @@ type ResourceScope struct {
 //	permission = ( c?r?u?d?s? | "create" | "search" ) [ "?" query ] | "read" | "write" | "*"
 //	query      = name "=" value *( "&" name "=" value )
 //
-// Names and values are percent-encoded as in a URL. Names have no modifiers or chains, and belong to search parameters by which
-// a resource can be judged, not to those that include other resources or format the result. Values and their alternatives are
+// Names and values are percent-encoded as in a URL. Names have no modifiers or chains, and belong to search parameters that
+// can be evaluated on a resource, not to those that include other resources or format the result. Values and their alternatives are
 // not empty.
 func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
 	if !IsScopeToken(s) {

@@ -41,7 +41,7 @@ func launches(s settings, folder string) (err error) {
 	return nil
 }
 
-// startLaunching runs a gateway whose user alice has a FHIR resource. The gateway is its own
+// startLaunching runs a gateway with a user alice who has a FHIR resource. The gateway is its own
 // FHIR server, at the issuer's host.
 func startLaunching(s settings, folder, fhirUser, records string) (*server, error) {
 	options := strings.NewReplacer("https://bench.example.org", "https://127.0.0.1", `name "Alice Adams"`, "fhir_user "+fhirUser).Replace(gatewayOptions)

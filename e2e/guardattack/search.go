@@ -57,7 +57,7 @@ func (a searches) neighbour(of Record) Record {
 	return pick(a, near...)
 }
 
-// referenceOf returns a search parameter by which a type references others.
+// referenceOf returns a search parameter for references from a type to others.
 func (a searches) referenceOf(resourceType string) string {
 	if references := a.references(resourceType); len(references) > 0 {
 		return pick(a, references...).Name

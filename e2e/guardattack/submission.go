@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// submission returns a batch or transaction of writes, some of which reference each other by fullUrl.
+// submission returns a batch or transaction of writes. Some of them reference each other by fullUrl.
 func (a writings) submission() Attack {
 	v, own := a.victim(), a.own()
 	patient := a.World.Find(v.ownerOr(a.other()), "Patient.self")

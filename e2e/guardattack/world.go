@@ -49,8 +49,8 @@ type World struct {
 	byName map[string]int // owner, type and name
 }
 
-// NewWorld creates the records of patients, those of everybody first and targets of references before their sources,
-// as far as possible.
+// NewWorld creates the records of patients, shared records first and targets of references before their sources
+// where possible.
 func NewWorld(patients string) *World {
 	w := &World{Patients: patients, byName: map[string]int{}}
 	w.declare(ofEverybody, string(rune(Everybody)))

@@ -18,7 +18,7 @@
 //	reach.go     the methods of a type, including those of embedded types
 //	passed.go    the functions that a request executes
 //
-// Lines are all lines of a file. Test support is packages in a folder whose name ends in "test", and generators are packages
+// Lines are all lines of a file. Test support is packages in folders with names that end in "test", and generators are packages
 // in a folder "generate". A feature is a blank import of a standard build (the package caddymodule, and each package
 // "standard" that it imports) without a comment that begins with "core".
 package main

@@ -16,8 +16,8 @@ const Administrator = "admin"
 var Environ = []string{"KC_BOOTSTRAP_ADMIN_USERNAME=" + Administrator, "KC_BOOTSTRAP_ADMIN_PASSWORD=" + Administrator}
 
 // Command returns the command that bin/kc.sh runs for production (start --optimized), with its Java options. Without
-// the script, no process outlives its parent. The server listens at two addresses, the second of which is for
-// management, has its database in a file, and has the public address public.
+// the script, no process outlives its parent. The server listens at two addresses (the second for
+// management), has its database in a file, and has the public address public.
 func Command(folder, address, management, public, database string) []string {
 	home := filepath.Join(folder, Home)
 	host, port, _ := net.SplitHostPort(address)

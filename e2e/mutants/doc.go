@@ -11,7 +11,7 @@
 //	list.go       reads the lists
 //	mutant.go     one mutant: a file, a text in it, and its replacement
 //	function.go   the function that a mutant changes
-//	overlay.go    the code with all mutants, one of which is active
+//	overlay.go    the code with all mutants; one of them is active
 //	suite.go      the tests that must catch a mutant
 //	trial.go      test binaries, built once and run for each mutant
 //	sample.go     selection of mutants
@@ -30,7 +30,7 @@
 //
 //	= caddymodule/authorize/people caddymodule:TestAdmin
 //
-// names the packages whose tests must catch the mutants below it, up to the next such line of the file, in the order of
+// names the packages with tests that must catch the mutants below it, up to the next such line of the file, in the order of
 // execution. After a colon, a regular expression selects tests by name. Mutants without such a line must be caught by
 // the tests of their package, otherwise by those of the other packages of the guard.
 //

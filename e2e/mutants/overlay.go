@@ -35,7 +35,7 @@ func variants(root string, all []mutant) (map[string][]variant, error) {
 	return byFile, errors.Join(wrong...)
 }
 
-// merged returns a file whose functions contain the bodies of all their mutants. The last function is replaced first.
+// merged returns a file with functions that contain the bodies of all their mutants. The last function is replaced first.
 func merged(source string, all []variant) string {
 	slices.SortStableFunc(all, func(a, b variant) int { return cmp.Compare(b.start, a.start) })
 	for len(all) > 0 {

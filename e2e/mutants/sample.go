@@ -12,7 +12,7 @@ type sample struct {
 	match   string   // only mutants with this text in their list, file or description
 	size    int      // maximum number; 0 means all
 	seed    string   // seed of the random selection
-	changed []string // files whose mutants come first
+	changed []string // files with the mutants that come first
 }
 
 // choose returns the selected mutants with their positions in all, from 1.

@@ -23,7 +23,7 @@ func parseSuites(text string) (suites []suite) {
 	return suites
 }
 
-// guarded are the packages whose tests must catch mutants without suites.
+// guarded are the packages with tests that must catch mutants without suites.
 var guarded = []string{"./caddymodule/guard/...", "./caddymodule/internal/rawjson", "./caddymodule/authorize/scopelimit", "./caddymodule/internal/tokenclaim", "./caddymodule/smart/..."}
 
 // guardSuites returns the suites of the guarded packages that have tests.

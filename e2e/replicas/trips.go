@@ -70,7 +70,7 @@ func (r reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// operationsCounted is the number of sequential operations whose round trips are counted.
+// operationsCounted is the number of sequential operations for counting round trips.
 const operationsCounted = 200
 
 // countTrips prints the round trips of each operation without the gateway's background traffic.

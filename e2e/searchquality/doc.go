@@ -17,8 +17,8 @@
 //	loinc     6,401 names of LOINC, those of FHIR's built-in value set c80-doc-typecodes
 //
 // Other lines that begin with # are comments. Each other line has four columns, separated by tabs: the query; the wanted
-// codes, separated by spaces, where A00* is any selectable code with this prefix; the category, by which the sums are
-// grouped; and the source, which the comments explain. A code that does not exist is an error.
+// codes, separated by spaces, where A00* is any selectable code with this prefix; the category, used to group
+// the sums; and the source, which the comments explain. A code that does not exist is an error.
 //
 // Lists with -rules in their names may be used to tune the search and its synonyms. Lists with -shown were written
 // separately to measure its quality: when changing the search, look only at their sums.

@@ -60,7 +60,7 @@ func (s Suite) Run(t *testing.T) {
 // long is the lifetime of entries in these tests.
 const long = time.Hour
 
-// slack is the time by which a call may exceed its timeout on a busy machine.
+// slack is how much longer than its timeout a call may take on a busy machine.
 const slack = time.Second
 
 // warm establishes the connection, so that the next response is that of a call.

@@ -171,7 +171,7 @@ func TestImportCycle(t *testing.T) {
 	}
 }
 
-// chain returns n value sets, each of which imports the next one twice; the last one lists a code.
+// chain returns n value sets. Each imports the next value set twice; the last value set lists a code.
 func chain(n int) []string {
 	sets := []string{}
 	for i := range n {

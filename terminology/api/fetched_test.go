@@ -286,7 +286,7 @@ func (made) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value,
 	return []jsontext.Value{jsontext.Value(fixture.ComposedOf(m.Canonical, "1", fmt.Sprintf(`{"system":"http://x/cs","concept":[{"code":%q}]}`, code)))}, nil
 }
 
-// A definition whose fetch started before a write is not stored after it.
+// A definition is not stored after a write if its fetch started before the write.
 func TestForgottenWhileFetched(t *testing.T) {
 	const of = `{"system":"http://x/cs","concept":[{"code":"%s"}]}`
 	source := &terminologytest.Shelf{Resources: []string{fixture.ComposedOf("http://x/vs", "1", fmt.Sprintf(of, "old"))}}

@@ -140,7 +140,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer Answer) e
 	return f.write(w, r, body)
 }
 
-// provisional returns an error with a response whose missing definitions other servers may have.
+// provisional returns an error with a response and its missing definitions, which other servers may have.
 func provisional(body []byte, missed []outcome.Missing) error {
 	e := outcome.Incomplete("not-found", "the answer rests on what is not here: %v", missed[0])
 	e.Missing, e.Provisional = missed, &outcome.Provisional{Body: body}

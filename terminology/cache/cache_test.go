@@ -656,7 +656,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// tagged returns a producer whose responses have tags.
+// tagged returns a producer of responses with tags.
 func tagged(tags ...string) Producer {
 	return func(*http.Request) (*Answer, error) {
 		a := answerOf(200, "one")

@@ -245,7 +245,7 @@ func (r *result) status() (status string) {
 // failed reports whether the producer returned a failure.
 func (r *result) failed() bool { return r.entry == nil && isFailure(r.answer.Status) }
 
-// Unavailable is the error of a [Producer] whose origin failed. All requests with the same key get it for
+// Unavailable is the error of a [Producer] after its origin failed. All requests with the same key get it for
 // [Options.FailureTTL], to protect the origin.
 type Unavailable struct {
 	// RetryAfter is the origin's Retry-After (RFC 9110 §10.2.3). Default: 0, not sent.

@@ -52,7 +52,7 @@ func TestHerd(t *testing.T) {
 	})
 }
 
-// TestLate checks that requests whose lookup preceded the storing of a response use the stored response.
+// TestLate checks that requests use a stored response even if their lookup preceded its storing.
 func TestLate(t *testing.T) {
 	o := says("one")
 	c := New(Options{})

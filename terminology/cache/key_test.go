@@ -59,7 +59,7 @@ func TestSameKey(t *testing.T) {
 	}
 }
 
-// TestDifferentKeys checks that all keys differ pairwise, including those whose parts concatenate to the same string.
+// TestDifferentKeys checks that all keys differ pairwise, including keys with parts that concatenate to the same string.
 func TestDifferentKeys(t *testing.T) {
 	base := "http://h/fhir/ValueSet/$expand?url=http://a&filter=x"
 	asks := map[string]ask{

@@ -25,7 +25,7 @@ type Source struct {
 	// also accepts unlisted codes, it is the origin of the listed codes.
 	Common string
 
-	// ByValue is the property whose filter selects the codes of the value set valueSet/[value], where valueSet is a member
+	// ByValue is the property with the filter that selects the codes of the value set valueSet/[value], where valueSet is a member
 	// of Members. Default: none.
 	ByValue string
 

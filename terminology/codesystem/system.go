@@ -70,7 +70,7 @@ type Hierarchy interface {
 	Below(concept uint32, spend func(steps int) error) (bitset.Set, error)
 }
 
-// Filters is a [System] whose concepts have properties for filters.
+// Filters is a [System] with concepts that have properties for filters.
 type Filters interface {
 	// Properties returns the declared properties of concepts.
 	Properties() []Property

@@ -114,10 +114,10 @@ func (m contentMode) replaces(builtIn contentMode) bool {
 	return m == ContentComplete || m == ContentFragment && builtIn == ContentFragment
 }
 
-// Parsed is the concept of an entry whose code system is a grammar and has no concept numbers.
+// Parsed is the concept of an entry with a grammar as its code system: grammars have no concept numbers.
 const Parsed = None - 1
 
-// Unlisted is Parsed for an entry with a row of another value set, of which only the code counts.
+// Unlisted is Parsed for an entry with a row of another value set. Only the code of the row counts.
 const Unlisted = Parsed - 1
 
 // None is the index of a missing code system or concept.

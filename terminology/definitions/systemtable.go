@@ -248,7 +248,7 @@ func (t *SystemTable) CodeSystemAt(url, date string) (uint32, error) {
 func (t *SystemTable) IsOwn(index uint32) bool { return t.brought[index] }
 
 // hl7Terminology is the URL prefix of the code systems that HL7 maintains in the package hl7.terminology. R4 contains
-// old copies, whose R4 or HL7 V2 version numbers cannot be compared with those of the package.
+// old copies with R4 or HL7 V2 version numbers, which cannot be compared with those of the package.
 const hl7Terminology = "http://terminology.hl7.org/"
 
 // freeze marks the built-in code systems that are such copies. Value sets are exempt: many value sets of the package

@@ -50,7 +50,7 @@ type ConceptSet struct {
 	Enumerated      bool     // has concept: the rows from First up to Last
 	Expanded        bool     // part of a stored expansion: its codes are valid even if the loaded code system lacks them
 	First, Last     uint32   // rows in listed
-	Filters         []Filter // filters, all of which must match
+	Filters         []Filter // filters that must all match
 	ValueSets       []string // canonicals of imported value sets
 }
 
@@ -82,7 +82,7 @@ type listed struct {
 // end returns the number of the next row.
 func (t *listed) end() uint32 { return t.first + uint32(len(t.Code)) }
 
-// newListed returns an empty table whose first row has the given number.
+// newListed returns an empty table that starts at the given row number.
 func newListed(first uint32) listed {
 	t := listed{first: first, Code: make([]codesystem.TextRef, 1), display: make([]codesystem.TextRef, 1), system: make([]uint32, 1)}
 	t.Reset()

@@ -99,7 +99,7 @@ func (d *Set) AnyValueSet(reference, date string) (*ValueSet, bool) {
 }
 
 // implicitValueSet returns a value set that a code system implies (R4 §4.9.6): its element valueSet, or its URL with
-// ?fhir_vs and optionally a concept whose descendants are included.
+// ?fhir_vs and optionally a concept that is included with its descendants.
 func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	address, version := outcome.Split(reference)
 	for at := &d.Systems.entire; at != nil; at = at.base {

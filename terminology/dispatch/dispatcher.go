@@ -401,7 +401,7 @@ func answerOf(a *remote.Answer) *cache.Answer {
 	return &cache.Answer{Status: a.Status, Header: a.Header, Body: a.Body}
 }
 
-// detour is the error of a producer whose response must not be stored. It determines how the client gets the response.
+// detour is the error of a producer with a response that must not be stored. It determines how the client gets the response.
 type detour struct {
 	to      destination
 	missing *missing

@@ -252,7 +252,7 @@ func TestInstanceOfFailingServer(t *testing.T) {
 	}
 }
 
-// TestInstanceWritten writes a resource with an ID of R4 whose expansion is stored.
+// TestInstanceWritten writes a resource with an ID of R4 and a stored expansion.
 func TestInstanceWritten(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{fetched: fetchedIf(true)}, newDefinitionStore())

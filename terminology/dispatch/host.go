@@ -97,7 +97,7 @@ type Ending struct {
 	// Written are changed definitions, by canonical or by type and ID (ValueSet/1), with all dependents.
 	Written []string `json:"written,omitempty"`
 
-	// ValueSet is the canonical of a value set whose expansions are invalid.
+	// ValueSet is the canonical of a value set with invalid expansions.
 	ValueSet string `json:"value_set,omitempty"`
 
 	// CodeSystem is the canonical of a code system: all responses with its concepts are invalid.

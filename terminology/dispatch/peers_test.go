@@ -112,7 +112,7 @@ func (g *gateway) untold() bool {
 
 func (g *gateway) cutOff() { g.cut, g.read = true, -1 }
 
-// versioned is a backend whose value sets have their version as their only code. Its responses can be delayed.
+// versioned is a backend with value sets that have their version as their only code. Its responses can be delayed.
 type versioned struct {
 	mu       sync.Mutex
 	versions map[string]int

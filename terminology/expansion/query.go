@@ -93,8 +93,8 @@ func (p *Page) window(n int) (from, to int) {
 
 // Limits contains maximum sizes of results. Zero values mean defaults.
 type Limits struct {
-	// Entries is the maximum number of codes or matches in a response. A query whose page, or entire result without
-	// paging, is larger is too costly. Default: 10,000.
+	// Entries is the maximum number of codes or matches in a response. A query is too costly if its page, or its
+	// entire result without paging, is larger. Default: 10,000.
 	Entries int
 }
 

@@ -169,7 +169,7 @@ func (r *reader) complex(t *elementType, start *xml.StartElement) error {
 	return r.elements(t, seen)
 }
 
-// elements reads nested elements as members of an object, some of which may already be written, and ends the object.
+// elements reads nested elements as members of an object that may already have some members, and ends the object.
 func (r *reader) elements(t *elementType, seen []string) error {
 	if r.depth++; r.depth > maxDepth {
 		return errDepth

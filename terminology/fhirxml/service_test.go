@@ -37,7 +37,7 @@ func TestAnswers(t *testing.T) {
 	fixture.WantText(t, statement.Body.String(), `"format":["application/fhir+json","application/fhir+xml","json","xml"]`)
 }
 
-// TestBody posts a value set whose filter depends on the extension of a primitive.
+// TestBody posts a value set with a filter that depends on the extension of a primitive.
 func TestBody(t *testing.T) {
 	h := &api.Handler{Library: terminologytest.Library(t, fixture.Animals)}
 	body := terminologytest.AsXML(t, `{"resourceType":"ValueSet","url":"http://x/vs","status":"active","compose":{"include":[{"system":"http://x/animals","filter":[{"property":"concept",

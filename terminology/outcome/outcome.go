@@ -57,7 +57,7 @@ type Error struct {
 	Provisional *Provisional
 }
 
-// Provisional is a response with status 200 whose negative result is caused by missing definitions.
+// Provisional is a response with status 200 and a negative result caused by missing definitions.
 type Provisional struct {
 	// ContentType is the media type of Body.
 	ContentType string

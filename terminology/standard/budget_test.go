@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest/fixture"
 )
 
-// bomb is a request whose cost is much higher than its size suggests.
+// bomb is a request that costs much more than its size suggests.
 type bomb struct {
 	name, path, body string
 	most             int // maximum number of steps; 0 means 2,000,000

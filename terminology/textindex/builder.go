@@ -211,7 +211,7 @@ type spotter struct {
 	spots    []spot
 }
 
-// addAll adds the other texts of a document whose display has the given words. The last foreign texts have no heads.
+// addAll adds the other texts of a document with the given words in its display. The last foreign texts have no heads.
 func (s *spotter) addAll(room []byte, texts [][]byte, foreign int, display []byte) []byte {
 	for i, text := range texts {
 		from := len(s.spots)

@@ -137,7 +137,7 @@ func (w *wordList) prefixed(prefix []byte) (from, to int) {
 	return from, to
 }
 
-// after returns the first position at or after from whose word lacks the prefix.
+// after returns the first position, at or after from, of a word without the prefix.
 func (w *wordList) after(from int, prefix []byte) int {
 	return from + soonest(w.len()-from, func(i int) bool { return !bytes.HasPrefix(w.at(from+i), prefix) })
 }
@@ -162,7 +162,7 @@ func prefixKey(word []byte) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// lastKey returns the highest key of words with a prefix, of which at most keyLength bytes count.
+// lastKey returns the highest key of words with a prefix. At most keyLength bytes of the prefix count.
 func lastKey(prefix []byte) uint64 {
 	return prefixKey(prefix) | math.MaxUint64>>(8*min(len(prefix), keyLength))
 }

@@ -13,7 +13,7 @@ const (
 	tierTerm                  // the display equals the filter
 	tierWholeHead             // all words match whole words in a head
 	tierWhole                 // all words match whole words
-	tierMeant                 // the display equals a synonym whose typed words begin with the filter
+	tierMeant                 // the display equals a synonym with typed words that begin with the filter
 	tierBegunHead             // all words match prefixes of words in a head, or whole words
 	tierBegun                 // all words match prefixes of words
 	tierLenient               // some words match only in the middle of words

@@ -59,7 +59,7 @@ func (q *query) rankEach(match *rankSet) (total int) {
 	return total
 }
 
-// rank emits the matches in order, as far as the page needs them.
+// rank emits the matches in order, up to the number that the page needs.
 func (q *query) rank(match *rankSet) {
 	if q.page.done() {
 		return
@@ -80,7 +80,7 @@ func (q *query) rank(match *rankSet) {
 	}
 }
 
-// emitCodes emits the matches whose code equals the filter. A nil match means all documents; the code of a
+// emitCodes emits the matches with a code equal to the filter. A nil match means all documents; the code of a
 // document is one of its words.
 func (q *query) emitCodes(match *rankSet) {
 	for _, rank := range q.index.whole.codes.find(q.judge.filter.joined) {
@@ -93,7 +93,7 @@ func (q *query) emitCodes(match *rankSet) {
 	}
 }
 
-// emitTerms emits the selectable matches whose display equals the filter. A nil match means all documents.
+// emitTerms emits the selectable matches with a display equal to the filter. A nil match means all documents.
 func (q *query) emitTerms(match *rankSet) {
 	lines := q.judge.asked.lines
 	if len(lines) == 1 {
@@ -110,8 +110,8 @@ func (q *query) emitTerms(match *rankSet) {
 	q.emitDisplayed(lines, match.has, tierTerm)
 }
 
-// emitMeant emits the selectable matches whose display equals a synonym whose typed words begin with the filter. A nil
-// match means all documents.
+// emitMeant emits the selectable matches with a display equal to a synonym with typed words that begin with the filter. A
+// nil match means all documents.
 func (q *query) emitMeant(match *rankSet) {
 	matches := func(rank uint32) bool { return q.judge.tier(q.index.order[rank]) != tierNone }
 	if match != nil {
@@ -120,7 +120,7 @@ func (q *query) emitMeant(match *rankSet) {
 	q.emitDisplayed(q.judge.asked.meant, matches, tierMeant)
 }
 
-// emitDisplayed emits the selectable matches whose display equals any of the lines.
+// emitDisplayed emits the selectable matches with a display equal to any of the lines.
 func (q *query) emitDisplayed(lines [][]byte, matches func(rank uint32) bool, t tier) {
 	if q.page.done() || len(lines) == 0 {
 		return

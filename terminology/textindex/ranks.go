@@ -130,7 +130,7 @@ func (r *ranker) differences() []uint64 {
 	return all
 }
 
-// difference hashes the words of a term without those of its parent's term, each of which is removed once.
+// difference hashes the words of a term without those of its parent's term. Each word of the parent's term is removed once.
 func (r *ranker) difference(doc uint32, above [][]byte) uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)

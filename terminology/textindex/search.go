@@ -97,7 +97,7 @@ type Part struct {
 	// Corpus contains the documents to scan.
 	Corpus Corpus
 
-	// Compounds are the compound words of Corpus, whose parts are searched too; see [NewCompounds]. Default: none.
+	// Compounds are the compound words of Corpus, to search their parts too; see [NewCompounds]. Default: none.
 	Compounds *Compounds
 
 	// Index is searched instead of Corpus, for the documents it was built from. Default: none.

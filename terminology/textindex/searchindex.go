@@ -110,7 +110,7 @@ func (wf *wordFinder) end() {
 	wf.index, wf.asked, wf.sets, wf.found = nil, nil, nil, wf.found[:0]
 }
 
-// upTo returns the documents whose words match in tier t or better. Tiers must be passed in ascending order.
+// upTo returns the documents with words that match in tier t or better. Tiers must be passed in ascending order.
 func (wf *wordFinder) upTo(t tier) (found rankSet) {
 	if !wf.has(t) {
 		return wf.sets.set()

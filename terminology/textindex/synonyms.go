@@ -98,7 +98,7 @@ func (s *Synonyms) addLine(l *language, line string) error {
 	return nil
 }
 
-// addEach adds rules by which each text of typed also finds each text of others.
+// addEach adds rules that make each text of typed also find each text of others.
 func (s *Synonyms) addEach(l *language, typed, others []string) error {
 	for _, other := range others {
 		p, err := l.phrase(other) // once for all typed texts, since a list may be long

@@ -89,7 +89,7 @@ var randomSynonyms = strings.Split("mi|MI a|a myocardial infarction|myocardial|d
 // randomSynonym returns a filter that may have a synonym.
 func randomSynonym(r *rand.Rand) string { return randomSynonyms[r.IntN(len(randomSynonyms))] }
 
-// A synonym whose typed words begin with the filter ranks first among many matches, in a head or elsewhere.
+// A synonym with typed words that begin with the filter ranks first among many matches, in a head or elsewhere.
 func TestSynonymsBegunAmongMany(t *testing.T) {
 	t.Parallel()
 	s := readSynonyms(t, "chronic dementia => chronic dementia without other disease")

@@ -191,7 +191,7 @@ func problem(err error) *page.Text {
 	return page.T("Try again, or ask the people who run this site.")
 }
 
-// view shows a page whose forms lead to this endpoint and, for a new sign-in, on to the user's identity provider.
+// view shows a page with forms that lead to this endpoint and, for a new sign-in, on to the user's identity provider.
 func (f *frame) view(w http.ResponseWriter, r *http.Request, v page.View) {
 	v.Policy.FormAction = page.FormAction(f.issuers...)
 	f.site.Show(w, r, v)

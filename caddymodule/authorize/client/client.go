@@ -48,7 +48,7 @@ type Settings struct {
 	// Default: none, which excludes the client from the authorization endpoint.
 	RedirectURIs []string `json:"redirect_uris,omitempty"`
 
-	// Marks a native app (RFC 8252), whose redirect URIs may also be `http://127.0.0.1` and `http://[::1]` at
+	// Marks a native app (RFC 8252). Its redirect URIs may also be `http://127.0.0.1` and `http://[::1]` at
 	// any port, or have a private-use scheme such as `com.example.app:/callback`. Default: false.
 	Native bool `json:"native,omitempty"`
 
@@ -398,7 +398,7 @@ const (
 const maxGrantedScopes = 1000 // cached per client
 
 // AllowsScope reports whether the client could currently be granted an entire scope. It caches the
-// result, whose computation takes longer than the rest of a request.
+// result, because the computation takes longer than the rest of a request.
 func (c *Client) AllowsScope(scope string) bool {
 	if c.granted == nil {
 		return c.allowsScope(scope)

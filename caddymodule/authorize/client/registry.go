@@ -42,7 +42,7 @@ type RegisteredClient struct {
 
 // Registry finds clients.
 //
-// Changes are made on a [Registry.Clone], whose cost does not depend on the number of clients.
+// Changes are made on a [Registry.Clone], at a cost independent of the number of clients.
 // The original must not be changed afterwards.
 type Registry struct {
 	configured *snapshotmap.Map[*Client] // by client_id

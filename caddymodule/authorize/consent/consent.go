@@ -180,7 +180,7 @@ const (
 	maxConsents = 1000
 )
 
-// listOf returns the list of a person's consents, whose items are keys without their prefix.
+// listOf returns the list of a person's consents. Its items are keys without their prefix.
 func (cs *Consents) listOf(user string) store.RecentList {
 	return store.RecentList{Store: cs.Durable, Key: store.Key("consents", user), Max: maxConsents, TTL: lifetime}
 }

@@ -261,7 +261,7 @@ func (ps *Passkeys) answered(ctx context.Context, user *people.User, session web
 	return a, err
 }
 
-// ErrCloned rejects a passkey whose signature counter has decreased, which indicates a copy.
+// ErrCloned rejects a passkey with a decreased signature counter, which indicates a copy.
 var ErrCloned = errors.New("the passkey's counter went back, so there may be a copy of it")
 
 // noteUse stores the signature counter of a passkey, unless it has decreased.

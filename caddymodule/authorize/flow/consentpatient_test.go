@@ -145,7 +145,7 @@ func TestConsentOfBeforePatients(t *testing.T) {
 	}
 }
 
-// The account page shows for each app whose records it can access, since when and until when.
+// The account page shows for each app which patients' records it can access, since when and until when.
 func TestAccountSaysWhoseRecords(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -166,7 +166,7 @@ type pushedResponse struct {
 // errRequestURIUsed is returned for an unknown, expired or used request_uri.
 var errRequestURIUsed = oauth2.InvalidRequest("The request_uri is unknown, expired or used already, or another client's.")
 
-// pushedRequest is a pushed request whose request_uri the browser has presented.
+// pushedRequest is a pushed request after the browser has presented its request_uri.
 type pushedRequest struct {
 	query string
 	once  *signin.Once

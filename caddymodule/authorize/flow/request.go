@@ -351,7 +351,7 @@ type responseTarget struct {
 	mode, errorMode                  string // response modes
 }
 
-// readResponseType sorts the words of a response_type, whose order is insignificant (RFC 6749 §3.1.1).
+// readResponseType sorts the words of a response_type, because their order is insignificant (RFC 6749 §3.1.1).
 func readResponseType(asked string) string {
 	words := strings.Split(asked, " ")
 	slices.Sort(words)

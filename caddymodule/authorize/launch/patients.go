@@ -73,7 +73,7 @@ type Choice struct {
 	More       bool      // whether more patients match
 }
 
-// Criteria are a clinician's search criteria, all of which must match.
+// Criteria are a clinician's search criteria. All of them must match.
 type Criteria struct {
 	Name       string // prefixes of parts of the name
 	BirthDate  string // YYYY-MM-DD

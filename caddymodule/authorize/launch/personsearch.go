@@ -122,7 +122,7 @@ func (s Searcher) Find(ctx context.Context, asked []PersonQuery, person Person, 
 	return nil, nil
 }
 
-// others maps a type to the other type whose records may contain the person's address: a child's record has the mother's address.
+// others maps a type to the other type that may contain the person's address: a child's record has the mother's address.
 var others = map[string]string{"Patient": "RelatedPerson", "RelatedPerson": "Patient"}
 
 // errAmbiguous means that a search matched several resources.

@@ -64,7 +64,7 @@ func (l *Limiter) wait(t *tally, now time.Time) error {
 	return nil
 }
 
-// notCounted records an attempt whose outcome could not be stored.
+// notCounted records that the outcome of an attempt could not be stored.
 func (l *Limiter) notCounted(ctx context.Context, o outcome, err error) {
 	l.Logger.ErrorContext(ctx, "a try to sign in was not counted", "error", err)
 	if o == failed {

@@ -308,7 +308,7 @@ type counter struct {
 	key    string // store key
 	bucket uint16
 	limit  int    // number of free failures
-	owner  string // owner whose success resets their failures; "" if none
+	owner  string // owner with failures that a success resets; "" if none
 }
 
 // stripes is the number of groups of counters. Within a group, this process makes one change at a time.

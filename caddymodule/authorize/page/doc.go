@@ -9,8 +9,8 @@
 //
 // # A new page
 //
-// The template templates/<name>.html defines "title" and "body", each executed with [View.Data],
-// whose type is in content.go. If "You are signing in at" does not fit, it defines "footer" too,
+// The template templates/<name>.html defines "title" and "body", each executed with [View.Data]
+// (types in content.go). If "You are signing in at" does not fit, it defines "footer" too,
 // which is executed with the fields of the site and the view's data in Data.
 //
 //	{{define "title"}}{{t "Choose a patient"}}{{end}}

@@ -158,7 +158,7 @@ func sourcesIn(t *testing.T, folder string) map[string]*ast.File {
 	return sources
 }
 
-// textsOfCall parses page.T, page.Plural and oauth2.StartAgain, whose texts must be literals.
+// textsOfCall parses calls of page.T, page.Plural and oauth2.StartAgain. Their texts must be literals.
 func textsOfCall(t *testing.T, where string, call *ast.CallExpr, add func(usedText)) {
 	t.Helper()
 	literal := func(i int) string {

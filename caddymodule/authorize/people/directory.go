@@ -24,7 +24,7 @@ import (
 
 // Directory contains the local users and checks their passwords.
 //
-// Changes are made on a [Directory.Clone], whose cost does not depend on the number of users.
+// Changes are made on a [Directory.Clone], at a cost independent of the number of users.
 // The original must not be changed afterwards.
 type Directory struct {
 	// Known is called for an unknown user and returns an error if the list of users may be

@@ -243,7 +243,7 @@ type taking struct {
 const maxTakings = 20
 
 // Keys contain the kind and the issuer: names of one provider cannot displace people of another, or
-// people whose subject equals the name. No issuer contains a NUL.
+// people with a subject equal to the name. No issuer contains a NUL.
 func subjectKey(issuer, subject string) string {
 	return store.Key("person", "subject\x00"+issuer+"\x00"+subject)
 }

@@ -67,7 +67,7 @@ type IdentityProvider struct {
 	// user has the value. Default: a hash of the provider's issuer and subject.
 	Sub string `json:"sub,omitempty"`
 
-	// The former issuer of a provider whose issuer has changed: users keep their `sub`, consents and
+	// The former issuer of a provider, if its issuer has changed: users keep their `sub`, consents and
 	// records. The operator of the new issuer can act as any of these users. Default: the issuer.
 	SubIssuer string `json:"sub_issuer,omitempty"`
 

@@ -461,7 +461,7 @@ func (c *closer) areOver(ctx context.Context, provider string, sids []string) ([
 	return over, err
 }
 
-// close removes a sign-in whose session and grants have ended, and revokes its refresh token at the
+// close removes a sign-in after its session and grants have ended, and revokes its refresh token at the
 // provider, so that the provider does not keep an unused session. It revokes only with the person's
 // last sign-in, because some providers revoke all of a person's tokens for this client with one of
 // them. A provider with another issuer is a replacement and does not receive the token.

@@ -54,7 +54,7 @@ func TestAskWhereTheAnswerIsKnown(t *testing.T) {
 	}
 }
 
-// A denied sign-in whose revocation failed is revoked by the next sweep, whether or not it can be checked.
+// A denied sign-in is revoked by the next sweep if its revocation failed, whether or not it can be checked.
 func TestSweepEndsDenied(t *testing.T) {
 	t.Parallel()
 	for name, denied := range map[string]record{"refresh token": {Denied: true}, "expired access token": {Denied: true, Expires: time.Now().Add(-time.Hour)}} {
@@ -129,7 +129,7 @@ func (c *requestCounter) RoundTrip(*http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// newSignIns returns the sign-ins at one provider, whose issuer is https://successor.example.
+// newSignIns returns the sign-ins at one provider with the issuer https://successor.example.
 func newSignIns(t *testing.T, transport http.RoundTripper, ended *int) (*SignIns, *people.Provider) {
 	t.Helper()
 	const key = "hospital"

@@ -331,7 +331,7 @@ func TestNextTokenIsStoredFirst(t *testing.T) {
 	})
 }
 
-// A denial whose revocation fails blocks access and is completed later.
+// If the revocation after a denial fails, access is blocked and the revocation completed later.
 func TestNoNotStored(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
@@ -479,8 +479,8 @@ func TestRefreshForMoreAsksNothing(t *testing.T) {
 	})
 }
 
-// inBoundHospital runs a test with a provider whose refresh tokens are bound to the person's
-// session there, with or without introspection.
+// inBoundHospital runs a test with a provider that binds refresh tokens to the person's session at the
+// provider, with or without introspection.
 func inBoundHospital(t *testing.T, introspects bool, test func(*hospital)) {
 	t.Helper()
 	inHospital(t, 2, nil, func(h *hospital) {
@@ -624,8 +624,8 @@ func TestIssuerChangeKeepsSubs(t *testing.T) {
 	}
 }
 
-// replaceProvider replaces the gateways by one whose provider hospital has another issuer, with the
-// same store and an optional sub_issuer.
+// replaceProvider replaces the gateways by one with the same store, another issuer for the provider hospital,
+// and an optional sub_issuer.
 func replaceProvider(h *hospital, subIssuer string) *providertest.Provider {
 	successor := &hospital{Provider: providertest.New("https://successor.example"), t: h.t}
 	successor.Change(func(s *providertest.Settings) {

@@ -203,7 +203,7 @@ func (s *SignIns) Serves(ctx context.Context, sid, provider string) (serves, ren
 }
 
 // Refreshes checks a sign-in before one of its grants is refreshed. It returns an error if the sign-in was denied, or
-// not confirmed for too long. kept marks a grant extended by [SignIns.Keep], for which a missing sign-in counts as
+// not confirmed for too long. kept marks a grant extended by [SignIns.Keep]: a missing sign-in then counts as
 // denied.
 func (s *SignIns) Refreshes(ctx context.Context, sid, provider string, kept bool) error {
 	p := s.asker.providers.asked(provider)
@@ -361,7 +361,7 @@ const (
 	duePrefix    = "upstream-due:" // marks sign-ins for the sweep
 )
 
-// seenPrecision is how long a person's activity is not written again.
+// seenPrecision is the minimum time between writes of a person's activity.
 const seenPrecision = time.Minute
 
 // closing is the time after the end of a sign-in in which a sweep can revoke its refresh token.
@@ -434,8 +434,8 @@ func (rs records) hasExpired(r *record) bool {
 	return !r.Expires.IsZero() && !rs.now().Before(r.Expires.Add(-relyingparty.Leeway))
 }
 
-// mayRenew reports whether the browser may be redirected to the provider to renew a sign-in whose access token has
-// expired. Failed attempts are repeated only after the interval, so that an outage of the provider does not delay
+// mayRenew reports whether the browser may be redirected to the provider to renew a sign-in with an expired access
+// token. Failed attempts are repeated only after the interval, so that an outage of the provider does not delay
 // every page.
 func (rs records) mayRenew(p *people.Provider, r *record) bool {
 	return r.Issuer == p.Issuer && rs.hasExpired(r) && store.Since(rs.store, r.Tried) >= p.Revalidate.Interval

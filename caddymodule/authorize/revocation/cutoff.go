@@ -21,8 +21,8 @@ const (
 	// user. Without it, checks of access tokens skip five lookups.
 	RareCutoff = cutoffPrefix + "rare"
 
-	// ClockJump is the tolerated forward jump of a clock, after whose reversal no expired and
-	// revoked token becomes valid: revocations outlast tokens by that time.
+	// ClockJump is the tolerated forward jump of a clock: revocations outlast tokens by that time, so
+	// that no expired and revoked token becomes valid once the clock is corrected.
 	ClockJump = 24 * time.Hour
 
 	// cutoffLifetime exceeds the lifetime of every access token and code. Refresh tokens are deleted instead.
@@ -64,7 +64,7 @@ func pair(user, clientID string) string { return strconv.Itoa(len(user)) + ":" +
 // gateway just before do not survive. Later tokens are dated even later; see [DateAfter].
 const clockError = 2 * time.Second
 
-// margin returns the time by which a cutoff must be later than now.
+// margin returns how far in the future a cutoff must be.
 func (r *Revocations) margin() time.Duration {
 	if store.IsShared(r.durable) {
 		return clockError

@@ -130,7 +130,7 @@ func TestEndGrantsOfNobody(t *testing.T) {
 	}
 }
 
-// A client whose grants are revoked while the user stays signed in receives a back-channel logout.
+// A client with revoked grants receives a back-channel logout, although the user stays signed in.
 func TestClientIsToldOfEndedGrants(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.NewParty(t)

@@ -74,8 +74,8 @@ func (l *Limits) Narrow(p tokenclaim.Attributes, scope []string) []string {
 	return granted
 }
 
-// Covers reports whether a user may currently have an entire scope. It caches the result, whose
-// computation takes longer than the rest of a request.
+// Covers reports whether a user may currently have an entire scope. It caches the result, because
+// the computation takes longer than the rest of a request.
 func (l *Limits) Covers(p tokenclaim.Attributes, scope string) bool {
 	if l == nil {
 		return true

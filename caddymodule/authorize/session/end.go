@@ -46,7 +46,7 @@ func (s *Sessions) endOf(ctx context.Context, user, except string) (ended int, e
 	})
 }
 
-// each calls do for every session and returns the number of sessions for which do returned true without an error. It continues
+// each calls do for every session and returns how often do returned true without an error. It continues
 // after errors.
 func each(sessions iter.Seq2[*Session, error], do func(*Session) (bool, error)) (done int, err error) {
 	var errs []error
@@ -143,7 +143,7 @@ const (
 	// the page for a second factor.
 	signingIn = 20 * time.Minute
 
-	// noSession replaces the sid of sessions whose ID token had none.
+	// noSession replaces the sid of sessions that started with an ID token without a sid.
 	noSession = "\x00"
 )
 

@@ -175,7 +175,7 @@ func keysOfSIDs(sids []string) (keys []string) {
 }
 
 // ofUser yields the sessions of a user and read errors. An unreadable session belongs to the user
-// whose list contains its sid.
+// with its sid in their list.
 func (s *Sessions) ofUser(ctx context.Context, user string) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		sids, sessions, err := s.listed(ctx, s.listOf(user))

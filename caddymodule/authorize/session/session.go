@@ -408,9 +408,9 @@ func (s *Sessions) endDropped(ctx context.Context, user string, sids []string) {
 //
 // Root and secret authenticate the session; the record contains their digest. The secret is new at each sign-in.
 //
-// The root exists as long as the session, whose sid is derived from it. The sid is public: clients
+// The root exists as long as the session. The sid is derived from the root and is public: clients
 // see it in ID tokens, and it proves nothing. The root proves possession even without the record,
-// but only to end a session whose record is unreadable.
+// but only to end a session with an unreadable record.
 type cookie struct {
 	sid  string
 	rest string // <root>.<secret>

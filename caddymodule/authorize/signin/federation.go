@@ -37,7 +37,7 @@ type federation struct {
 	secondFactor *secondFactor
 	signInPage   *signInPage   // offers other sign-in methods if a provider is unreachable
 	store        store.Store   // used states of authentication responses
-	identities   *identities   // identities whose sign-in failed at the gateway after the exchange
+	identities   *identities   // identities of sign-ins that failed at the gateway after the exchange
 	states       *store.Latest // used states by person
 	refusals     *refusals
 	lasting      *Lasting
@@ -315,7 +315,7 @@ func readPending(sealer *browser.Sealer, r *http.Request, state string) (pending
 
 const maxIdentities = 1000 // beyond the limit, people have to start again
 
-// identities stores, by state, the identities whose sign-in failed after the code exchange, because the
+// identities stores, by state, the identities of sign-ins that failed after the code exchange, because the
 // provider would not accept the code again. Only the browser of the sign-in can use an identity.
 type identities struct {
 	mu    sync.Mutex // makes take and the size check atomic
@@ -350,7 +350,7 @@ func (i *identities) take(state string) *relyingparty.Identity {
 // maxRefusal limits a refusal in bytes, because it is part of a URL.
 const maxRefusal = 10 << 10
 
-// refusalLifetime is the lifetime of the page, whose URL contains the person's ID token.
+// refusalLifetime is the lifetime of the page. Its URL contains the person's ID token.
 const refusalLifetime = 10 * time.Minute
 
 // refusal is a sign-in at a provider by a person whom the gateway does not admit. The browser stores it

@@ -122,7 +122,7 @@ func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Pro
 	return pending.redirect(l.frame.Sealer, w, r, p, req)
 }
 
-// returned continues the request with the session for which the provider was asked, and reports whether
+// returned continues the request with the session that the provider was asked about, and reports whether
 // it has responded: false if the browser's session has changed or another person has returned.
 func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string, identity *relyingparty.Identity, failed error) bool {
 	signedIn, err := l.sessions.Current(r)

@@ -552,7 +552,7 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 	}
 }
 
-// gold is a provider whose acr for two factors is gold. acr lists the values of successive sign-ins.
+// gold is a provider with the acr gold for two factors. acr lists the values of successive sign-ins.
 func gold(t *testing.T, acr ...string) *providertest.Provider {
 	t.Helper()
 	return providertest.Start(t, func(s *providertest.Settings) {

@@ -14,8 +14,8 @@ const IssuerKey = "issuer:mark"
 // issuerLifetime is the lifetime of the assignment after the issuer's last start.
 const issuerLifetime = 10 * 365 * 24 * time.Hour
 
-// An OtherIssuerError means that a store contains the state of another issuer, whose sessions and
-// codes would be accepted by this gateway.
+// An OtherIssuerError means that a store contains the state of another issuer. This issuer would accept
+// the other issuer's sessions and codes.
 type OtherIssuerError struct {
 	Theirs string // issuer to which the store is assigned
 	Ours   string // issuer that tried to use the store

@@ -26,7 +26,7 @@ func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 // recordVersion is the version of records written by [ToJSON].
 const recordVersion = 1
 
-// ErrNewer means that a record has the format of a newer version, whose members may have a different meaning.
+// ErrNewer means that a record has the format of a newer version, with members that may have a different meaning.
 var ErrNewer = errors.New("a record of a later version of caddy-fhir, which this one cannot read")
 
 // versionMember is the start of a record with a version.

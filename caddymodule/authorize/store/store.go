@@ -359,7 +359,7 @@ func Since(s Store, t time.Time) time.Duration { return Now(s).Sub(t) }
 // Until is [time.Until] by the store's clock.
 func Until(s Store, t time.Time) time.Duration { return t.Sub(Now(s)) }
 
-// An Exporter is a [Store] whose entries can be copied to another.
+// An Exporter is a [Store] that can copy its entries to another.
 type Exporter interface {
 	// Entries calls tell with every entry and its remaining lifetime, unordered; an entry may be
 	// reported twice. An entry that changes during the call is reported in its old state, its new state,
@@ -388,8 +388,8 @@ func (o Outage) Near(at time.Time, while time.Duration) bool {
 // A shared store broadcasts changes of the kinds of entries that most requests read (see [KindOf]),
 // so that a guarded request needs no round trip.
 var (
-	// MirroredKinds are the kinds whose entries are all copied to each gateway, at most two days
-	// old: revocations, whose absence must be known as well.
+	// MirroredKinds are the kinds copied to each gateway in full, at most two days
+	// old: revocations, because their absence must be known as well.
 	MirroredKinds = []string{"revoked", "cutoff"}
 
 	// CachedKinds are the kinds that each gateway caches after reading, until a change is
@@ -401,6 +401,6 @@ var (
 	EndingKinds = []string{"revoked", "cutoff", "revocations", "ended-sessions"}
 
 	// UnboundedKinds are the kinds that a full shared store still accepts: EndingKinds and the
-	// counters of wrong secrets, whose number is fixed.
+	// fixed number of counters of wrong secrets.
 	UnboundedKinds = append(slices.Clone(EndingKinds), "lockout")
 )

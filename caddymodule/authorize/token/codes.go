@@ -92,7 +92,7 @@ func (cs *Codes) redeem(ctx context.Context, client *client.Client, g *Grant, st
 	return err
 }
 
-// confirm rejects a code whose grant was revoked before redemption, and removes the stored family.
+// confirm rejects a code if its grant was revoked before redemption, and removes the stored family.
 func (cs *Codes) confirm(ctx context.Context, client *client.Client, g *Grant, check *revocation.Check, consent []*store.Call) error {
 	void, err := check.Void(g.GrantedAt)
 	if err == nil && void {
@@ -123,7 +123,7 @@ func codeBinding(g *Grant) revocation.Binding {
 	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.Session, ShortLived: true}
 }
 
-// check rejects a code whose grant is revoked according to the local state.
+// check rejects a code if its grant is revoked according to the local state.
 func (cs *Codes) check(ctx context.Context, g *Grant, client *client.Client) error {
 	revoked, err := cs.revocations.Revoked(ctx, g.Family)
 	if err != nil {

@@ -429,7 +429,7 @@ func (s *familyStart) makeRoom(ctx context.Context) error {
 	return store.Do(ctx, store.In(s.families.durable, store.Deleting(familyKeys(dropped)...)...))
 }
 
-// drop removes a family whose code could not be redeemed. If codes and families share a store, the
+// drop removes a family after its code could not be redeemed. If codes and families share a store, the
 // failed step stored nothing unless its response was lost. In that case the family expires immediately,
 // but only if it is this family: another request with the code may have succeeded.
 func (s *familyStart) drop(ctx context.Context, codes store.Store) {

@@ -184,7 +184,7 @@ func (gs *Grants) user(ctx context.Context, g *Grant) (*people.User, error) {
 	return user, nil
 }
 
-// checkPatient rejects a grant whose user no longer acts for the chosen patient, according to the FHIR server.
+// checkPatient rejects a grant if, according to the FHIR server, its user no longer acts for the chosen patient.
 func (gs *Grants) checkPatient(ctx context.Context, g *Grant, user *people.User) error {
 	if !g.isRelated(user) {
 		return nil
@@ -271,7 +271,7 @@ func (gs *Grants) readingConsent(g *Grant, c *client.Client) []*store.Call {
 	return []*store.Call{gs.consents.Reading(g.User, c.ID)}
 }
 
-// checkReadConsent rejects a grant whose consent was no longer valid when reread in a step.
+// checkReadConsent rejects a grant if its consent was no longer valid when reread in a step.
 func (gs *Grants) checkReadConsent(g *Grant, client *client.Client, read []*store.Call) error {
 	if read == nil {
 		return nil

@@ -38,7 +38,7 @@ func TestNobodyEndsNothing(t *testing.T) {
 	}
 }
 
-// TestGraceByClocksThatDiffer uses a gateway whose clock is behind the gateway that rotated the token.
+// TestGraceByClocksThatDiffer uses a gateway with a clock behind that of the gateway that rotated the token.
 func TestGraceByClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

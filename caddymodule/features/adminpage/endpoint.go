@@ -27,7 +27,7 @@ const (
 	// formLifetime is how long a form of the page can be sent.
 	formLifetime = 10 * time.Minute
 
-	// purpose is the purpose for which the page's forms are sealed.
+	// purpose is the purpose of sealing the page's forms.
 	purpose = "admin"
 )
 
@@ -182,7 +182,7 @@ type entryPage struct {
 
 	RedirectURIs string // of an app, one per line
 	Scopes       string // that an app may be granted, one per line
-	LaunchURI    string // URL that an EHR opens to launch the app
+	LaunchURI    string // URL for launches from an EHR
 
 	Groups   string // of a user, one per line
 	FHIRUser string // the user's FHIR resource

@@ -56,7 +56,7 @@ type Fields struct {
 
 	RedirectURIs []string // only of an app
 	Scopes       []string // scopes that an app may be granted
-	LaunchURI    string   // URL that an EHR opens to launch the app
+	LaunchURI    string   // URL for launches from an EHR
 
 	Groups   []string // only of a user
 	FHIRUser string   // the user's FHIR resource

@@ -32,7 +32,7 @@ func (b *Bundle) Primary() *smart.Identifier { return b.primary }
 
 // Read parses and validates a Bundle. Its errors contain the path of each problem. The
 // primary brand is the brand with the identifier primary or, if primary is nil, the
-// brand whose Endpoint is fhirBase.
+// brand with the Endpoint fhirBase.
 func Read(content []byte, fhirBase string, primary *smart.Identifier) (*Bundle, error) {
 	if len(content) > MaxSize {
 		return nil, fmt.Errorf("a Bundle of %d bytes is too large: at most %d", len(content), MaxSize)
@@ -131,7 +131,7 @@ func choosePrimary(resources members, fhirBase string, wanted *smart.Identifier)
 
 var errAmbiguous = errors.New("several brands have this server's Endpoint: name the identifier of the primary one with primary")
 
-// brandOf returns the brand whose Endpoint is the FHIR API. If several brands match, it is
+// brandOf returns the brand with the FHIR API as its Endpoint. If several brands match, it is
 // the only brand without partOf.
 func brandOf(resources members, fhirBase string) (element, error) {
 	var all, top []element

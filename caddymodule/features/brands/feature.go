@@ -32,8 +32,8 @@ type UserAccessBrands struct {
 	// A User Access Brands Bundle. It must conform to the profiles. Required.
 	Bundle json.RawMessage `json:"bundle,omitempty"`
 
-	// The identifier of this server's brand in the Bundle. Default: that of the brand whose Endpoint has the address
-	// of this FHIR API.
+	// The identifier of this server's brand in the Bundle. Default: that of the brand with the address of this FHIR
+	// API as its Endpoint.
 	Primary *smart.Identifier `json:"primary,omitempty"`
 
 	at     option.Position // position in the Caddyfile

@@ -37,7 +37,7 @@ func (c *conversion) clients() {
 	}
 }
 
-// isOn returns the value of a member whose default is true.
+// isOn returns the value of a member with the default true.
 func isOn(b *bool) bool { return b == nil || *b }
 
 // unconvertible returns the reason why an app cannot be converted, or "". The admin console masks secrets.

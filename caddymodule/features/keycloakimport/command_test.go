@@ -257,7 +257,7 @@ func TestConvertKeycloakRefuses(t *testing.T) {
 	}
 }
 
-// Users and clients whose names are not valid as sub are omitted.
+// Users and clients are omitted if their names are not valid as sub.
 func TestConvertNames(t *testing.T) {
 	t.Parallel()
 	converts := func(t *testing.T, realm map[string]any, head string) bool {

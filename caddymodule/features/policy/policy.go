@@ -183,7 +183,7 @@ func (l ruleList) open(ctx context.Context, v variables) (open []*compiledRule) 
 	return open
 }
 
-// openRules are the rules whose result for a request depends on the resource.
+// openRules are the rules that depend on the resource as well as the request.
 type openRules struct {
 	elements       []string // resource elements that rules use
 	in             *Input

@@ -188,8 +188,8 @@ func (o *reader) assemble(ctx context.Context, c *client.Client, p oauth2.Parame
 	return overlay(p, p, inside)
 }
 
-// check checks the optional claims (OpenID Connect Core §6.1). An object whose subject is
-// the client could be its client assertion (RFC 9101 §10.8).
+// check checks the optional claims (OpenID Connect Core §6.1). An object with the client as
+// its subject could be a client assertion (RFC 9101 §10.8).
 func (c *objectClaims) check(clientID, issuer string) error {
 	now := time.Now()
 	switch {

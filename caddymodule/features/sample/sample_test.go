@@ -137,7 +137,7 @@ func categoryOf(r resource.Resource) string {
 	return ""
 }
 
-// countOf returns the number of records for which a predicate holds.
+// countOf returns the number of records that satisfy a predicate.
 func countOf(t *testing.T, is func(resource.Resource) bool) (count int) {
 	t.Helper()
 	records, err := sample.Records()

@@ -516,7 +516,7 @@ func TestSCIMCreate(t *testing.T) {
 	}
 }
 
-// Only ids issued by the server are valid: an id contains names, and the person or the time for which it was issued.
+// Only ids issued by the server are valid: an id contains names, and the person or time that it was issued for.
 func TestSCIMMadeUpID(t *testing.T) {
 	t.Parallel()
 	s := authorizetest.NewFederated(t, providertest.Start(t, authorizetest.Named), withSCIM)

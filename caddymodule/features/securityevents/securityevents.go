@@ -108,7 +108,7 @@ func (e *receiver) receive(w http.ResponseWriter, r *http.Request, p *people.Pro
 }
 
 // once handles a token and then stores it as used, so that a token can be resent after a failure. A used token is
-// accepted without effect, because transmitters repeat tokens whose response got lost (RFC 8935 §2).
+// accepted without effect, because transmitters repeat a token if the response got lost (RFC 8935 §2).
 func (e *receiver) once(ctx context.Context, p *people.Provider, token *relyingparty.SecurityEvent) error {
 	types := slices.DeleteFunc(slices.Sorted(maps.Keys(token.Events)), func(name string) bool { _, ok := endsAccount[name]; return !ok })
 	if len(types) == 0 {
@@ -130,7 +130,7 @@ func (e *receiver) once(ctx context.Context, p *people.Provider, token *relyingp
 	return err
 }
 
-// act applies an event. An account event whose subject is only a session ends that session.
+// act applies an event. An account event with only a session as its subject ends that session.
 func (e *receiver) act(ctx context.Context, p *people.Provider, name string, of subject) error {
 	reason := "the identity provider says " + name[strings.LastIndexByte(name, '/')+1:]
 	audit.NoteSessionEndReason(ctx, reason)

@@ -364,7 +364,7 @@ func TestEventEndsUnlinkedPast(t *testing.T) {
 	}
 }
 
-// An event whose subject is only a session ends this session, regardless of the event type.
+// An event with only a session as its subject ends this session, regardless of the event type.
 func TestEventOfSessionAlone(t *testing.T) {
 	t.Parallel()
 	p := providertest.Start(t, func(s *providertest.Settings) { s.IDToken = providertest.Saying("sid", "one") })

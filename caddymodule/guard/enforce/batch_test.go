@@ -287,7 +287,7 @@ func TestBatchLimits(t *testing.T) {
 	}
 }
 
-// A batch whose entries would all pass is forwarded as one request, serialized again.
+// If all entries of a batch would pass, the batch is forwarded as one request, serialized again.
 func TestBatchWhole(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)

@@ -37,7 +37,7 @@ var challengedRequests = []string{
 	"GET $export?_type=<T>", "GET Patient/$export?_type=<T>",
 }
 
-// challengedScopes are scopes of a token with patient a, whose user is a practitioner or patient c.
+// challengedScopes are scopes of a token with patient a and, as the user, a practitioner or patient c.
 var challengedScopes = []string{
 	"", "openid fhirUser", "patient/*.rs", "patient/*.cruds", "patient/*.r patient/*.s", "patient/*.r", "patient/*.s", "patient/Patient.r",
 	"patient/<T>.r", "patient/<T>.s", "patient/<T>.r patient/<T>.s", "patient/*.s patient/<T>.r", "patient/<T>.cud", "patient/<T>.u patient/<T>.rs", "patient/<T>.rs?_id=x",

@@ -106,7 +106,7 @@ func decisionTable(t *testing.T, columns []asker) string {
 	return b.String() + united(rows)
 }
 
-// united returns a table whose first row is the heading. Equal columns and equal rows are merged.
+// united returns a table with the heading as its first row. Equal columns and equal rows are merged.
 func united(rows [][]string) string {
 	if rows == nil {
 		return ""

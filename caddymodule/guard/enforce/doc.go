@@ -9,7 +9,7 @@
 //	streaming.go         forwarded, if nothing in request and response has to be judged,
 //	   ▼               or answered by one of these packages:
 //	read, search, write, operation, export, bundle, capability
-//	   ▼               each of which uses these two packages:
+//	   ▼               which all use these two packages:
 //	fhirserver       sends requests to the FHIR server
 //	judge            judges its responses
 //	   ▼

@@ -206,7 +206,7 @@ func (e *Enforcer) share(t *guard.Token) *fairmemory.Share {
 	return e.Memory.Share(fairmemory.Person(t.Issuer, t.Subject), client)
 }
 
-// Serve answers a request as far as the bearer's rights permit. Any error is a *guard.Error or an error of the next
+// Serve answers a request within the bearer's rights. Any error is a *guard.Error or an error of the next
 // handler.
 func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.NextHandler, b Bearer) error {
 	at := message.Addresses{Path: e.Base, Base: e.BaseURL}

@@ -106,7 +106,7 @@ func isBinary(i interaction.Interaction) bool {
 	return i.Type == "Binary" && (i.Kind == interaction.Read || i.Kind == interaction.VRead)
 }
 
-// wantsContent reports whether a response is a Binary whose content the client prefers in its own format: the client names
+// wantsContent reports whether a response is a Binary and the client prefers its content in its own format: the client names
 // no FHIR format, or gives it a lower weight (R4 binary.html#rest).
 func wantsContent(header http.Header, i interaction.Interaction, a *message.Answer) bool {
 	if a.Status != http.StatusOK {

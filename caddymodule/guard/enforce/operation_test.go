@@ -255,7 +255,7 @@ func TestJudgedOperation(t *testing.T) {
 	}
 }
 
-// Shared resources are included only if no withheld resource can be their referrer, whose existence they would reveal.
+// Shared resources are included only if no withheld resource can refer to them, because they would reveal its existence.
 func TestJudgedBeside(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

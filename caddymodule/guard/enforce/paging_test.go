@@ -50,7 +50,7 @@ func set(in map[string]any, elements []string, value string) {
 	}
 }
 
-// tied returns resources of a type, some of which belong to patient a by one of the members.
+// tied returns resources of a type. Some of them belong to patient a by one of the members.
 func tied(resourceType string, members []string, n int) (all, own []string) {
 	for i := range n {
 		res := map[string]any{"resourceType": resourceType, "id": fmt.Sprintf("%s-%02d", strings.ToLower(resourceType[:3]), i)}
@@ -77,7 +77,7 @@ func tied(resourceType string, members []string, n int) (all, own []string) {
 	return all, own
 }
 
-// tiedObservations returns Observations, some of which are in the compartment of patient a.
+// tiedObservations returns Observations. Some of them are in the compartment of patient a.
 func tiedObservations(n int) (all, own []string) {
 	members, _ := exact("Observation")
 	return tied("Observation", members, n)
@@ -599,7 +599,7 @@ func TestLargeMatches(t *testing.T) {
 	}
 }
 
-// offsetPages returns pages of resources, whose links contain the offset and the number of matches, like HAPI's. A page is
+// offsetPages returns pages of resources. Their links contain the offset and the number of matches, like HAPI's. A page is
 // written in parts, until the guard refuses more.
 func offsetPages(all []string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -831,7 +831,7 @@ func TestJudgedBesidePages(t *testing.T) {
 	}
 }
 
-// A shared resource whose referrer may be on a page that is not judged yet is withheld.
+// A shared resource is withheld if its referrer may be on a page that is not judged yet.
 func TestJudgedBesideRest(t *testing.T) {
 	t.Parallel()
 	g, asked := operating(t), 0

@@ -101,7 +101,7 @@ func compared(t *testing.T, want string, values ...string) string {
 	return strconv.FormatBool(slices.Contains(values, strings.Trim(value, "'")) == (operator == "=="))
 }
 
-// testResources judges resources by the rules whose conditions on the request are met.
+// testResources judges resources by the rules with conditions that the request meets.
 type testResources struct {
 	t     *testing.T
 	rules []testRule

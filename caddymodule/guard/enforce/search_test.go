@@ -517,7 +517,7 @@ func teamGateway(t *testing.T) *gateway {
 	return g
 }
 
-// A site's reference parameter is not chained by the FHIR server, whose definition may be broader.
+// A site's reference parameter is not chained by the FHIR server, because the server's definition may be broader.
 func TestOwnReferenceIsNotFollowedByTheServer(t *testing.T) {
 	t.Parallel()
 	whole := access.Holder{Scope: "user/CareTeam.rs user/Practitioner.rs", User: clinician.User}
@@ -932,7 +932,7 @@ func TestSearchOfTypes(t *testing.T) {
 	}
 }
 
-// TestSearchOfManyRecords lists searches whose pages of the FHIR server leave many matches for later pages.
+// TestSearchOfManyRecords lists searches with pages of the FHIR server that leave many matches for later pages.
 func TestSearchOfManyRecords(t *testing.T) {
 	t.Parallel()
 	h := access.Holder{Scope: "patient/*.rs", Patient: "a"}

@@ -188,7 +188,7 @@ func (p *passing) write(b []byte) error {
 // otherMedia are formats of FHIR resources that cannot be rewritten.
 var otherMedia = message.SetOf("text/html", "application/xhtml+xml", "text/turtle", "application/x-turtle", "application/fhir+turtle", "application/rdf+xml", "application/n-triples")
 
-// checkMedia decides by its beginning about content whose Content-Type is neither FHIR JSON nor XML. Text that begins like
+// checkMedia decides about content by its beginning if its Content-Type is neither FHIR JSON nor XML. Text that begins like
 // JSON is rewritten as a resource, regardless of its Content-Type; other text and files pass. FHIR formats that cannot be
 // rewritten are rejected. An error page of another server is replaced by an error with the same status.
 func (p *passing) checkMedia(first []byte) error {

@@ -214,7 +214,7 @@ func (c *Call) revokeGrantsOfEach(list, client string) error {
 	return err
 }
 
-// revokeGrantsOfSome returns the number of people whose revocation is not confirmed.
+// revokeGrantsOfSome returns the number of people with unconfirmed revocations.
 func (c *Call) revokeGrantsOfSome(people []string, client string) (failed int, err error) {
 	var answer struct {
 		People []struct {

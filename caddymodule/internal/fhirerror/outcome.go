@@ -60,7 +60,7 @@ type issueError interface {
 	Diagnostics() string
 }
 
-// jsonError is an error whose OperationOutcome is always JSON: a rejection by fhir_bearer, which does not negotiate formats.
+// jsonError is an error with a JSON OperationOutcome in any case: a rejection by fhir_bearer, which does not negotiate formats.
 type jsonError interface {
 	error
 	OnlyJSON()

@@ -310,7 +310,7 @@ func formatDuration(d time.Duration) string {
 }
 
 // Generation distinguishes successive clients or users with the same name: it increases each time that the name is added
-// to the store. It is 0 in the configuration, whose entries keep their grants when they move to the store and back.
+// to the store. It is 0 in the configuration: entries keep their grants when they move to the store and back.
 type Generation int64
 
 // IsAnother reports whether grants of one generation do not belong to the other.

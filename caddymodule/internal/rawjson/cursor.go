@@ -650,7 +650,7 @@ func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 }
 
 // specialAt finds the next special byte of a string: a quotation mark, backslash or control character. It also
-// returns the OR of all preceding bytes, whose highest bits are unset if all of them are ASCII.
+// returns the OR of all preceding bytes. Its highest bits are unset if all of the bytes are ASCII.
 func (s *source) specialAt(i int) (at int, all uint64) {
 	for {
 		w := s.eight(i)

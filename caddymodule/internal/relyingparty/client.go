@@ -157,7 +157,7 @@ func isReset(err error) bool {
 	return slices.ContainsFunc(causes, is) || errors.As(err, new(streamError))
 }
 
-// streamError corresponds to net/http's unexported type, whose As method fills any struct with the same
+// streamError corresponds to net/http's unexported type. Its As method fills any struct with the same
 // fields.
 type streamError struct {
 	StreamID uint32

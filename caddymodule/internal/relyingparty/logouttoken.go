@@ -102,7 +102,7 @@ func (p *Provider) checkLogout(token *oidc.IDToken, c *logoutClaims) error {
 	return p.checkParties(token.Audience, c.AuthorizedParty)
 }
 
-// MaxEventAge is the time after its iat for which a Security Event Token is accepted: transmitters
+// MaxEventAge is how long after its iat a Security Event Token is accepted: transmitters
 // resend undelivered tokens, which seldom have an exp (RFC 8417 §2.2).
 const MaxEventAge = 7 * 24 * time.Hour
 
@@ -143,7 +143,7 @@ type eventClaims struct {
 	Events    map[string]json.RawMessage `json:"events"`
 }
 
-// VerifySecurityEvent validates a Security Event Token (RFC 8417 §2.2, RFC 8935 §2), whose audience may be the
+// VerifySecurityEvent validates a Security Event Token (RFC 8417 §2.2, RFC 8935 §2). The audience may be the
 // client_id or the address of the request. If the token is invalid, the error is an [EventError]; any other error means
 // that the provider's keys or metadata are unavailable. Because anyone can send a token, nothing is fetched unless it
 // is an event from the provider for this client, and unknown keys are looked up as for other issuers ([PendingError]).

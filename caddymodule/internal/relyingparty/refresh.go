@@ -141,7 +141,7 @@ func (p *Provider) send(ctx context.Context, m *metadata, name, address string, 
 	return body, err
 }
 
-// firstAnswer is the timeout of the first introspection, for which a sign-in waits.
+// firstAnswer is the timeout of the first introspection. A sign-in waits for it.
 const firstAnswer = 3 * time.Second
 
 // Introspect reports whether an access token is active (RFC 7662), and its expiry if the response contains it.

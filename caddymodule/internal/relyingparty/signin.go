@@ -34,7 +34,7 @@ type AuthenticationRequest struct {
 	LoginHint, Prompt    string // login_hint and prompt
 	UILocales, ACRValues string // ui_locales and acr_values
 
-	EssentialACR string // space-separated classes of sign-in, one of which is required
+	EssentialACR string // space-separated classes of sign-in; one of them is required
 	ACRClaim     string // claim for requesting EssentialACR regardless of discovery. Default: acr, if supported by discovery.
 
 	Lasting      bool // request a refresh token that outlives the person's existing session at the provider

@@ -159,7 +159,7 @@ func value(parameters []smart.Parameter, name string) string {
 	return ""
 }
 
-// canceled returns the error of a request whose client has disconnected or timed out.
+// canceled returns the error of a request if the client has disconnected or the request has timed out.
 func (q request) canceled() error {
 	if err := q.ctx.Err(); err != nil {
 		return failure{http.StatusServiceUnavailable, "timeout", "The request was canceled."}

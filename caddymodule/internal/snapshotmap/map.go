@@ -103,7 +103,7 @@ func (m *Map[V]) All() iter.Seq2[string, V] {
 	}
 }
 
-// Candidates iterates over keys whose values may differ between two maps: few, if one map was cloned from the
+// Candidates iterates over keys with values that may differ between two maps: few, if one map was cloned from the
 // other. A key may occur twice.
 func (m *Map[V]) Candidates(other *Map[V]) iter.Seq[string] {
 	return func(yield func(string) bool) {

@@ -60,7 +60,7 @@ type Replica struct {
 	mirrored, cached []string // prefixes of keys
 	began            time.Time
 	tell             func(store.Update)
-	fresh            atomic.Int64 // end of the time for which the replica is current, in nanoseconds since began
+	fresh            atomic.Int64 // when the replica stops being current, in nanoseconds since began
 	logger           *slog.Logger
 
 	mu      sync.RWMutex
@@ -102,7 +102,7 @@ func prefixes(kinds []string) (all []string) {
 	return all
 }
 
-// SetMaxLag sets the time for which the replica is used without hearing from the store, or [Unlimited].
+// SetMaxLag sets how long the replica is used without messages from the store, or [Unlimited].
 func (r *Replica) SetMaxLag(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,7 +270,7 @@ const (
 	// keepFor is the cache lifetime of a result, because the store does not announce expiry.
 	keepFor = time.Minute
 
-	// maxShared is the maximum age of a pending Get whose result is shared with other callers.
+	// maxShared is the maximum age of a pending Get to share its result with other callers.
 	maxShared = time.Second
 
 	// answerOverhead is the memory of a cached result in addition to its key and value, in bytes.

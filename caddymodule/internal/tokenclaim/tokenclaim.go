@@ -166,7 +166,7 @@ type AccessToken struct {
 	ClientID        string // the client_id
 	Scope           string // the scope
 	Session         string // the sid: the session with which the token ends, if any
-	CredentialHash  string // the credential_hash of the password or client secret whose change invalidates the token
+	CredentialHash  string // the credential_hash of the password or client secret; changing it invalidates the token
 	Provider        string // the idp: the key of the identity provider; empty for a local password
 	ProviderAccount string // the idp_account: the provider's account that is linked to a local user, if any
 	ACR             string // the acr: the class of the sign-in; empty for a client without a user

@@ -36,8 +36,8 @@ func init() {
 	option.RegisterHandler("fhir_bearer", httpcaddyfile.Before, "request_header", func() option.Handler { return new(Bearer) })
 }
 
-// Bearer (directive fhir_bearer) protects a FHIR R4 server: requests need a valid access token, and pass only as far as its
-// SMART scopes allow. Every response is checked, too, so the FHIR server does not have to enforce anything.
+// Bearer (directive fhir_bearer) protects a FHIR R4 server: requests need a valid access token, and pass only within its
+// SMART scopes. Every response is checked, too, so the FHIR server does not have to enforce anything.
 //
 // Tokens are issued by the fhir app or by trusted issuers, such as Keycloak, Entra ID or Okta (RFC 6750, RFC 9068, RFC 7662).
 // Bearer sets the placeholders `{http.auth.user.id}`, `{http.auth.user.client_id}`, `scope`, `patient`, `fhir_user` and
@@ -52,7 +52,7 @@ type Bearer struct {
 	// without a host name or without TLS.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// Other issuers whose access tokens are accepted. With these or introspection, the fhir app is not needed. Default: none.
+	// Other issuers to accept access tokens from. With these or introspection, the fhir app is not needed. Default: none.
 	Trust []TrustedIssuer `json:"trust,omitempty"`
 
 	// Verification of opaque tokens. Default: opaque tokens are rejected.
@@ -73,7 +73,7 @@ type Bearer struct {
 	// forwards the access token, which any recipient could reuse. Default: `fhir`.
 	ForwardHeaders []string `json:"forward_headers,omitempty"`
 
-	// Origins whose scripts may call the API (CORS): `https://app.example.org`, `clients` for the origins of the fhir app's redirect
+	// Origins that may call the API (CORS): `https://app.example.org`, `clients` for the origins of the fhir app's redirect
 	// URIs, `*` for all. fhir_bearer answers preflights, and replaces CORS headers of the next handler. `{fhir_base}/metadata`
 	// is open to all origins. Default: `clients` with the fhir app; without it, CORS is left to other handlers.
 	CORS []string `json:"cors,omitempty"`

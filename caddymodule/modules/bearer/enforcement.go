@@ -71,7 +71,7 @@ type Enforcement struct {
 
 	// Keys that seal links to pages and jobs, so that they work at all gateways with the same keys: base64 of at least 32
 	// random bytes. The first key seals; links sealed with the other keys still work. Only for gateways without the fhir app,
-	// whose own keys seal links. Placeholders are supported. Default: a key of this process.
+	// which has its own keys to seal links. Placeholders are supported. Default: a key of this process.
 	SealKeys []string `json:"seal_keys,omitempty"`
 
 	// Also record permitted reads and searches in the audit trail. Default: rejections, and requests that may change data.
@@ -212,7 +212,7 @@ type holder struct {
 	binding  string
 }
 
-// serve answers a token's request as far as its scopes allow.
+// serve answers a token's request within its scopes.
 func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, t *guard.Token) error {
 	of, err := e.holderOf(r, next, t)
 	if err != nil {
@@ -349,7 +349,7 @@ func (p *searchParameters) addFile(name string) (err error) {
 	return errors.New("none of .json, .tgz")
 }
 
-// addPackage adds the parameters of a FHIR package, whose resources are in the folder package.
+// addPackage adds the parameters of a FHIR package. Its resources are in the folder package.
 func (p *searchParameters) addPackage(src io.Reader) error {
 	unzipped, err := gzip.NewReader(src)
 	if err != nil {

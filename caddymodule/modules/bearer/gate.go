@@ -117,7 +117,7 @@ func (g *gate) servePublic(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return g.at.challenge().refuse(w, g.metadata.ServeHTTP(w, r, next))
 }
 
-// serveAllowed answers a request with a valid token, as far as its scopes allow.
+// serveAllowed answers a request with a valid token within the token's scopes.
 func (g *gate) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
 	if err := g.signIn.check(r, token, g.at.isOwn(token)); err != nil {
 		return g.at.challenge().refuse(w, err)

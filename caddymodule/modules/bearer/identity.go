@@ -154,7 +154,7 @@ type SignInPolicy struct {
 	MaxAge caddy.Duration `json:"max_age,omitempty"`
 }
 
-// check rejects a token whose sign-in does not meet the policy. isOwn is true for tokens of the fhir app.
+// check rejects a token if its sign-in does not meet the policy. isOwn is true for tokens of the fhir app.
 func (p *SignInPolicy) check(r *http.Request, t *guard.Token, isOwn bool) error {
 	if len(p.ACR) == 0 && p.MaxAge == 0 {
 		return nil

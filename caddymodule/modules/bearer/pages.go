@@ -18,7 +18,7 @@ import (
 // keySealing seals with the first of several keys, and opens with any.
 type keySealing struct{ keys keyring.SharedKeys }
 
-// processSealing seals with a key of this process, for a guard without the fhir app, whose keys would be persistent: page links
+// processSealing seals with a key of this process, for a guard without the fhir app and its persistent keys: page links
 // expire with a restart.
 var processSealing = sync.OnceValues(func() (keySealing, error) {
 	key := make([]byte, 32)
@@ -141,7 +141,7 @@ func (s *pageStates) makeRoom(added pageState) (discarded []pageState) {
 	return discarded
 }
 
-// largest returns the client whose states have the most bytes.
+// largest returns the client with the largest total size of states.
 func largest(sizes map[string]int) (client string) {
 	most := 0
 	for name, size := range sizes {

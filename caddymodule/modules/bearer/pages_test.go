@@ -201,7 +201,7 @@ func TestPageStatesFullStore(t *testing.T) {
 	}
 }
 
-// pagedServer is a FHIR server whose searches always have a next link.
+// pagedServer is a FHIR server that always returns a next link for searches.
 var pagedServer = caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 	offset := r.URL.Query().Get("_getpagesoffset") + "1"
 	w.Header().Set("Content-Type", "application/fhir+json")

@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
-// TrustedIssuer is another authorization server whose JWT access tokens are accepted (RFC 9068, and the variants of Entra ID,
+// TrustedIssuer is another authorization server to accept JWT access tokens from (RFC 9068, and the variants of Entra ID,
 // Okta, Keycloak and Auth0). Its keys are fetched on first use, and cached across reloads according to their `Cache-Control`;
 // only a restart discards them earlier.
 type TrustedIssuer struct {

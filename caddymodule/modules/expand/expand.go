@@ -69,7 +69,7 @@ type Expand struct {
 
 	// Synonyms for words of the parameter `filter`: `english` for the built-in list; files with one rule per line, `htn =
 	// hypertension` for equivalent words, `mi => myocardial infarction` for a word that also finds others; files with
-	// ConceptMaps (.json, .xml), or the canonicals of ConceptMaps among the definitions, whose displays become such rules. An
+	// ConceptMaps (.json, .xml), or the canonicals of ConceptMaps among the definitions: their displays become such rules. An
 	// unreadable file is an error. Default: none.
 	Synonyms []string `json:"synonyms,omitempty"`
 
@@ -90,7 +90,7 @@ type Expand struct {
 	// Default: 10000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	// Origins whose scripts may call the operations (CORS): `https://app.example.org`, `clients` for the origins of the fhir
+	// Origins that may call the operations (CORS): `https://app.example.org`, `clients` for the origins of the fhir
 	// app's redirect URIs, `*` for all. Behind fhir_bearer, the option of fhir_bearer applies. Default: CORS is left to other
 	// handlers.
 	CORS []string `json:"cors,omitempty"`

@@ -395,7 +395,7 @@ func readDefinitions(to chan<- prometheus.Metric) {
 	}
 }
 
-// endedExpansions is the kind of the entries by which gateways with a shared store broadcast invalidations of cached
+// endedExpansions is the kind of the entries that gateways with a shared store use to broadcast invalidations of cached
 // expansions.
 const endedExpansions = "ended-expansions"
 

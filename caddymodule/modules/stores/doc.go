@@ -1,6 +1,6 @@
 // Package stores contains the stores of the app fhir, which are modules in the namespace fhir.stores.
 //
-// To add a store, write a package with a Caddy module `fhir.stores.<name>` whose type is a [Guest], and import it in the
+// To add a store, write a package with a Caddy module `fhir.stores.<name>` that is a [Guest], and import it in the
 // binary. To be usable in a Caddyfile, it also implements caddyfile.Unmarshaler; the dispenser begins with its name. Examples
 // are memory and file, in the folders below, for a single gateway, and features/redis and features/postgres for several;
 // outside_test.go has an external store of each kind, with its tests. A [store.Store] that embeds [store.Singly] only has to

@@ -28,7 +28,7 @@ const (
 
 // Config configures the store of an app.
 type Config struct {
-	// Issuer is the issuer whose state the store contains. Required.
+	// Issuer is the issuer of the state that the store contains. Required.
 	Issuer string
 
 	// StoreRaw is the store module. Default: `file`.
@@ -207,7 +207,7 @@ func (s *Set) noteVolatile() {
 	}
 }
 
-// checkCopied rejects a durable store whose copy by fhir-store copy is incomplete.
+// checkCopied rejects a durable store that fhir-store copy has not copied completely.
 func (s *Set) checkCopied(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -18,13 +18,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storemirror"
 )
 
-// MirroredKinds are the kinds of entries of a shared store of which a new follower needs all existing entries.
+// MirroredKinds are the kinds of entries of a shared store that a new follower needs in full.
 func MirroredKinds() []string {
 	return slices.Concat(store.MirroredKinds, slices.Sorted(maps.Keys(followers)))
 }
 
-// FollowedKinds are the kinds of entries whose changes a shared store announces: [MirroredKinds], and those of which a gateway
-// needs only the changes.
+// FollowedKinds are the kinds of entries that a shared store announces when they change: [MirroredKinds], and
+// [store.CachedKinds] without their existing entries.
 func FollowedKinds() []string { return slices.Concat(MirroredKinds(), store.CachedKinds) }
 
 // sharedStores keeps remote stores with their replicas across reloads.
@@ -141,7 +141,7 @@ func (s *pooledShared) try(ctx context.Context) error {
 	return err
 }
 
-// startTimeout is the maximum time that startup waits for a store that does not respond.
+// startTimeout is the maximum time that a start waits for a store that does not respond.
 const startTimeout = 5 * time.Second
 
 // start starts following the store. It fails if the store cannot be used. If the store is unavailable, the gateway serves

@@ -63,7 +63,7 @@ func Members(name, resourceType string) (m Membership, ok bool) {
 	return Membership{Params: slices.Concat(params[:at], params[at+1:]), Self: true}, ok
 }
 
-// Patient returns the names of the search parameters by which resources of a type are in the compartment of a patient; ok is
+// Patient returns the names of the search parameters that put resources of a type in the compartment of a patient; ok is
 // false for a type outside of it. For Patient, the list is empty, although R4 lists link: a patient is in its own compartment
 // by its id.
 func Patient(resourceType string) (params []string, ok bool) {
@@ -145,7 +145,7 @@ func refersToPatient(r resource.Resource, patientID string) bool {
 	return false
 }
 
-// Patients returns the ids of all patients in whose compartments a resource is, possibly with duplicates. A reference to a
+// Patients returns the ids of all patients whose compartments contain a resource, possibly with duplicates. A reference to a
 // patient of another server or to a contained Patient is returned as written, and an unparsable one in quotation marks: neither
 // equals an id of a patient on this server. A reference to any other contained resource counts like the references of that
 // resource.

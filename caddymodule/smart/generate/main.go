@@ -1,8 +1,8 @@
 // Command generate generates the tables of FHIR R4's search parameters and compartments for the packages searchparam and
 // compartment from R4's own definitions (see SOURCE.md). The output is deterministic.
 //
-// FHIRPath expressions become paths of JSON members: "(Observation.value as Quantity)" is valueQuantity. A parameter whose
-// expression is more than a path gets no paths.
+// FHIRPath expressions become paths of JSON members: "(Observation.value as Quantity)" is valueQuantity. A parameter
+// with an expression that is more than a path gets no paths.
 package main
 
 import (

@@ -321,7 +321,7 @@ var methods = map[place]map[string]Kind{
 
 // Parse returns the interaction of a request. The path is decoded, below the FHIR base, and without leading and trailing
 // slashes; the query is as sent. HEAD is handled like GET. Method override headers are ignored. Every request is unambiguous or
-// an error of this package, whose HTTP status [Status] returns.
+// an error of this package. [Status] returns its HTTP status.
 func Parse(method, path, query string, header http.Header) (Interaction, error) {
 	var i Interaction
 	at, err := i.locate(path)

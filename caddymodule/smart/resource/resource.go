@@ -47,7 +47,7 @@ type Resource struct {
 // garbage collector.
 type member struct{ name, nameEnd, value, end int32 }
 
-// identify sets the type, id and version. Consecutive resources mostly share a type, whose string is reused.
+// identify sets the type, id and version. Consecutive resources mostly share a type, so its string is reused.
 func (r *Resource) identify(typeBefore string) error {
 	var typ, id, version []byte
 	for _, m := range r.members {
@@ -236,7 +236,7 @@ func (w *walk) enter(value []byte, depth int) bool {
 	if value[0] != '[' {
 		return w.element(value, depth)
 	}
-	s := scan{text: value} // not Elements, whose closure would move the walk to the heap
+	s := scan{text: value} // not Elements: its closure would move the walk to the heap
 	for s.take('[') || s.take(',') {
 		if element := s.value(); len(element) > 0 && !w.element(element, depth) {
 			return false

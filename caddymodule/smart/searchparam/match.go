@@ -154,7 +154,7 @@ func (t token) matches(_ resource.Resource, path resource.Path, element []byte) 
 	return t.matchesPrimitive(primitive(element), path.System)
 }
 
-// matchesPrimitive compares with a code whose system is defined by R4 instead of by the resource. Other primitive values have
+// matchesPrimitive compares with a code in a system defined by R4 instead of by the resource. Other primitive values have
 // no system.
 func (t token) matchesPrimitive(found, system string) bool {
 	if t.hasSystem && (system == "" || t.system != system) {
@@ -396,7 +396,7 @@ func (d date) matchesTiming(timing []byte) bool {
 	return false
 }
 
-// period parses a Period, whose end is included to its precision.
+// period parses a Period. Its end is included to its precision.
 func period(element []byte) (span, bool) {
 	found := always
 	start, end := member(element, "start"), member(element, "end")
@@ -494,7 +494,7 @@ func (q quantity) matchesUnit(element []byte) bool {
 	return !q.unit.hasSystem && member(element, "unit") == q.unit.code
 }
 
-// matchesCurrency compares the currency, whose codes are those of ISO 4217.
+// matchesCurrency compares the currency by its ISO 4217 code.
 func (q quantity) matchesCurrency(element []byte) bool {
 	if !q.hasUnit {
 		return true

@@ -44,7 +44,7 @@ var (
 
 var codePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
 
-// Add adds a site's parameter for each type of the definition's base for which R4 has none. If it fails, it adds none.
+// Add adds a site's parameter for each type of the definition's base that lacks it in R4. If it fails, it adds nothing.
 func (s *Set) Add(d Definition) error {
 	added := make(map[key]Parameter, len(d.Base))
 	for _, base := range d.Base {

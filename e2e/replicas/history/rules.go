@@ -164,7 +164,7 @@ func (g grant) end(by time.Duration) grant {
 	return g
 }
 
-// tell returns a grant whose end was acknowledged.
+// tell returns a grant with an acknowledged end.
 func (r Rules) tell(g grant, o Operation) grant {
 	if r.Undo && g.endedBy == never {
 		return g

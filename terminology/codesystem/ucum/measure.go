@@ -67,7 +67,7 @@ func (d dimension) add(parts []part, sign int, of func(u *unit) dimension) {
 	}
 }
 
-// sign returns the sign of a factor's exponent in an expression whose exponent has the sign whole.
+// sign returns the sign of a factor's exponent in an expression with an exponent of the sign whole.
 func (p *part) sign(whole int) int {
 	if p.divide {
 		return -whole

@@ -409,7 +409,7 @@ func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry
 	return c.fromList(set, index)
 }
 
-// fromList returns the concepts of an include whose code system lists its concepts.
+// fromList returns the concepts of an include from a code system that lists its concepts.
 func (c *Evaluator) fromList(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
 	cs := c.library.Systems.CodeSystems[index]
 	if cs.Common != "" {

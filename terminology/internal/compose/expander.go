@@ -182,7 +182,7 @@ func (c *CodeListCache) inline(l *definitions.Set, resource jsontext.Value) (*de
 func (c *CodeListCache) Limit() int { return int(c.items.MaxCost) }
 
 // Size of an expansion in addition to its entries: a constant number of entries, and one entry per cachedBytes bytes of
-// its key, whose length clients control.
+// its key, because clients control the length of keys.
 const (
 	cachedSteady = 30
 	cachedBytes  = 12
@@ -221,7 +221,7 @@ type used struct {
 	wanted      []string // canonicals of supplements that imported value sets require
 	Unchecked   []string // canonicals of missing code systems with listed codes
 	Based       []Basis  // grammars with only some codes in the expansion
-	Unlisted    []uint32 // code systems whose user-assigned codes are omitted
+	Unlisted    []uint32 // code systems with omitted user-assigned codes
 	relative    bool     // the codes depend on the entries they are excluded from
 	Applied     []applied
 }

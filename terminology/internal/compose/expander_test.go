@@ -101,7 +101,7 @@ func held(c *CodeListCache) int {
 	return entries
 }
 
-// TestCachedKeysCount checks that long keys, whose length clients control, count towards the capacity.
+// TestCachedKeysCount checks that long keys count towards the capacity, because clients control their length.
 func TestCachedKeysCount(t *testing.T) {
 	c := NewCodeListCache(1000)
 	long := strings.Repeat("x", 500*cachedBytes)

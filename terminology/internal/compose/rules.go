@@ -66,7 +66,7 @@ type VersionRules struct {
 	// ValueSets is default-valueset-version: the value set version if a reference specifies none.
 	ValueSets []string
 
-	// Excluded is exclude-system: code systems or versions whose codes are excluded.
+	// Excluded is exclude-system: code systems or versions to exclude.
 	Excluded []string
 
 	// Match is versionsMatch: whether a code is the same in all versions of its code system.

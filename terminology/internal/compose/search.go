@@ -103,7 +103,7 @@ func runFrom(entries []definitions.Entry, at int) int {
 	return end
 }
 
-// addRun adds a part for a run, whose documents are the concepts of its code system.
+// addRun adds a part for a run. The documents are the concepts of the run's code system.
 func (d *divider) addRun(from, to int) {
 	run := d.codes.Entries[from:to]
 	system := run[0].CodeSystem
@@ -120,7 +120,7 @@ func (d *divider) addRun(from, to int) {
 	d.Entries = append(d.Entries, func(doc uint32) definitions.Entry { return definitions.Entry{CodeSystem: system, Concept: doc} })
 }
 
-// addRest adds a part for entries outside runs, whose documents are positions in rows.
+// addRest adds a part for entries outside runs. The documents are positions in rows.
 func (d *divider) addRest(rows []uint32) {
 	c := newEntryCorpus(d.library, d.codes, rows, codesystem.ParseLanguages(d.languages))
 	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
@@ -143,7 +143,7 @@ type entryCorpus struct {
 	best map[uint32]string // by code system: most preferred language that it or a supplement has; "" if none
 
 	once  sync.Once
-	ranks []uint32 // ranks of entries whose code systems provide none
+	ranks []uint32 // ranks of entries of code systems that provide no ranks
 
 	onceShown sync.Once
 	mixed     bool       // whether documents may be displayed in another language than requested

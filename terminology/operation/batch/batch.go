@@ -21,7 +21,7 @@ func init() {
 
 const (
 	maxValidations  = 1000      // per request
-	maxReread       = 256 << 20 // size in bytes of common resources times the number of validations, each of which parses the resources again
+	maxReread       = 256 << 20 // size in bytes of common resources times the number of validations, because each validation parses the resources again
 	validationSteps = 100       // cost of a validation without its parameters
 )
 

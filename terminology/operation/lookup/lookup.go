@@ -248,5 +248,5 @@ func (p *ConceptProperty) value() parameters.OutPart {
 	return parameters.OutPart{Name: "value", Kind: p.Type, Value: value}
 }
 
-// unquoted lists the types whose values are already JSON.
+// unquoted lists the types with values that are already JSON.
 var unquoted = []string{"valueCoding", "valueInteger", "valueDecimal", "valueBoolean"}

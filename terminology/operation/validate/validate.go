@@ -101,7 +101,7 @@ type Query struct {
 	// Language selects the languages of displays.
 	Language definitions.Language
 
-	// Codings are the codes to validate: one, or those of a CodeableConcept, of which one must be valid.
+	// Codings are the codes to validate: one, or those of a CodeableConcept: one of them must be valid.
 	Codings []parameters.Coding
 
 	// CodeableConcept is the JSON of the CodeableConcept that contains Codings, which is returned in the response; nil for

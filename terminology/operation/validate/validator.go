@@ -388,7 +388,7 @@ type absent struct {
 	valueSets []outcome.Missing // imported value sets
 }
 
-// isConcept reports whether the codings belong to a CodeableConcept, of which one valid coding suffices.
+// isConcept reports whether the codings belong to a CodeableConcept: one valid coding then suffices.
 func (v *codingValidator) isConcept() bool { return v.validation.CodeableConcept != nil }
 
 // onlyVersions reports whether codings were not found only because of missing versions.

@@ -54,7 +54,7 @@ func damagedStore(t *testing.T, file []byte) (*boltstore.Store, string, *strings
 	return s, path, log
 }
 
-// readable counts the entries, each of which must be unchanged.
+// readable counts the entries. Each entry must be unchanged.
 func readable(t *testing.T, s *boltstore.Store) (n int) {
 	t.Helper()
 	keys, err := s.List(t.Context(), "refresh:")
@@ -185,7 +185,7 @@ func listOfFree(file []byte) []byte {
 	return file[at : at+size]
 }
 
-// pageWith finds a page in use of a type with at least n elements, one of which contains text.
+// pageWith finds a page in use of a type with at least n elements, including an element that contains text.
 func pageWith(t *testing.T, file []byte, kind byte, n int, text string) []byte {
 	t.Helper()
 	size, free := os.Getpagesize(), listOfFree(file)

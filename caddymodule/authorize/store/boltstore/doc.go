@@ -13,6 +13,6 @@
 //
 // There is no background goroutine: each write removes some expired entries.
 //
-// One kind of damage is not detected: bbolt follows a branch page whose first child is a page above it until the
+// One kind of damage is not detected: if the first child of a branch page is a page above it, bbolt follows the loop until the
 // process runs out of memory. Any damaged page header ends the loop, so only an altered page number causes it.
 package boltstore

@@ -21,7 +21,7 @@ type Shared struct {
 	skew    time.Duration
 }
 
-// NewShared returns an empty store whose followers receive these kinds of keys.
+// NewShared returns an empty store. Its followers receive these kinds of keys.
 func NewShared(kinds ...string) *Shared {
 	return &Shared{memory: store.NewMemory(0, 0), kinds: kinds, changed: make(chan struct{})}
 }

@@ -65,11 +65,11 @@ type Config struct {
 	// Kinds of keys that [Store.Follow] reports.
 	Followed []string
 
-	// Kinds of keys for which [Store.Follow] reports changes but no initial content, which may
-	// be millions of rows.
+	// Kinds of keys that [Store.Follow] reports only when they change, because their initial
+	// content may be millions of rows.
 	Announced []string
 
-	// Kinds of keys whose entries are stored even at MaxEntries.
+	// Kinds of keys that are stored even at MaxEntries.
 	Unbounded []string
 
 	// Logger for background errors. Default: slog's.

@@ -111,7 +111,7 @@ type Options struct {
 	KeyPrefix    string        // default: fhir:
 	WaitReplicas int           // number of replicas that must confirm a change; default: 0
 	MaxEntries   int           // maximum number of keys in the database, counted each second; default: no limit
-	Followed     []string      // kinds of keys whose changes are announced
+	Followed     []string      // kinds of keys that are announced when they change
 	Unbounded    []string      // kinds of keys that a full server still stores
 }
 

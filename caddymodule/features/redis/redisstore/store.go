@@ -360,7 +360,7 @@ func readHeader(reply []any, calls int) (h header, err error) {
 type names struct {
 	prefix   string
 	cluster  bool
-	followed map[string]bool // kinds whose changes are announced
+	followed map[string]bool // kinds of keys that are announced when they change
 }
 
 // followedTag is the tag of all followed kinds and of their stream.

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// clientEntry resolves an entry whose configuration is a client_id.
+// clientEntry resolves an entry with a client_id as its configuration.
 func clientEntry(to *authorize.Config, _ Kind, e Entry) error {
 	var id string
 	err := json.Unmarshal(e.Config, &id)

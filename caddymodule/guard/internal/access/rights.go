@@ -61,7 +61,7 @@ func (r *Rights) With(g Grant) *Rights {
 	return &more
 }
 
-// Judged returns the rights for calls whose resources policies must judge: no type is covered as a whole.
+// Judged returns the rights for calls with resources that policies must judge: no type is covered as a whole.
 func (r *Rights) Judged() *Rights {
 	judged := *r
 	judged.judged = true
@@ -74,7 +74,7 @@ func (r *Rights) Whole(resourceType string, p smart.Permission) bool {
 	return !r.judged && (r.whole[smart.AnyType]|r.whole[resourceType])&p == p
 }
 
-// WholeTypes are the types whose resources a scope covers without a patient or a constraint.
+// WholeTypes are the types that a scope covers without a patient or a constraint.
 type WholeTypes struct {
 	// Names are the types by name, in alphabetical order.
 	Names []string
@@ -123,7 +123,7 @@ func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
 	return found
 }
 
-// Opening returns the patients whose DocumentReferences open Binaries: the client may read a Binary that it names in a
+// Opening returns the patients with DocumentReferences that open Binaries: the client may read a Binary that it names in a
 // DocumentReference of such a patient, but not every Binary. None for other types.
 func (r *Rights) Opening(resourceType string) []string {
 	if resourceType != "DocumentReference" || r.Whole("Binary", smart.Read) {
@@ -214,7 +214,7 @@ type Grant struct {
 	Type string
 	// Permission is the set of permitted interactions.
 	Permission smart.Permission
-	// Patient is the id of the patient to whose record the grant is bound. Empty: not bound.
+	// Patient is the id of the patient that the grant is bound to. Empty: not bound.
 	Patient string
 	// Only is the single resource of a grant for the user's own resource. Zero for all other grants.
 	Only interaction.Reference
@@ -305,7 +305,7 @@ func evaluable(g Grant, parameters searchparam.Set) bool {
 	})
 }
 
-// Lacking returns scopes, separated by spaces, of which any single one would give the permissions on a type (empty: all types):
+// Lacking returns scopes, separated by spaces, that would each give the permissions on a type (empty: all types):
 // the smallest scope of each level that the token has, for all resources if whole is true. Empty if no scope of these levels
 // would suffice for this holder. The result depends on the token alone, and reveals nothing that is stored.
 func (r *Rights) Lacking(resourceType string, p smart.Permission, whole bool) string {

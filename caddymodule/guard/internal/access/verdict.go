@@ -129,7 +129,7 @@ func (v Verdict) and(ok bool) Verdict {
 	return v
 }
 
-// record is the record of one patient, as far as a token's scopes cover it.
+// record is the part of a patient's record that a token's scopes cover.
 //
 // A resource may carry others: contained resources, the entries of a Bundle, the targets of a Provenance, and the
 // securityContext of a Binary. The carrier must not reveal more than the resources themselves, so the scopes must cover these
@@ -139,7 +139,7 @@ type record struct {
 	rules   Shared
 	patient string
 	rights  *Rights          // nil: carried resources need no scope
-	by      smart.Permission // permissions, one of which the scopes must give on carried resources
+	by      smart.Permission // permissions; the scopes must give one of them on carried resources
 }
 
 func (r *Rights) recordOf(patient string, by smart.Permission) record {

@@ -175,11 +175,11 @@ func (f *finder) nextEscaped(from int) (span, bool) {
 	return span{}, false
 }
 
-// addressNames are the members and elements whose value is an address, including href and src of the narrative. In other
+// addressNames are the members and elements with an address as their value, including href and src of the narrative. In other
 // members, such as the system of an identifier, a URL below the base is an identifier.
 var addressNames = message.SetOf("reference", "fullUrl", "location", "url", "valueUrl", "endpoint", "address", "diagnostics", "text", "div", "href", "src")
 
-// resourceNames are the members and elements whose value is the address of a resource, even of a definition. The url of a
+// resourceNames are the members and elements with the address of a resource as their value, even of a definition. The url of a
 // definition is its canonical URL, and is not replaced.
 var resourceNames = message.SetOf("reference", "fullUrl", "location")
 
@@ -230,7 +230,7 @@ func isPath(c byte) bool {
 	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
-// definitions are the types whose resources have canonical URLs.
+// definitions are the types of resources with canonical URLs.
 var definitions = message.SetOf(
 	"ActivityDefinition", "CapabilityStatement", "ChargeItemDefinition", "CodeSystem", "CompartmentDefinition", "ConceptMap",
 	"EffectEvidenceSynthesis", "EventDefinition", "Evidence", "EvidenceVariable", "ExampleScenario", "GraphDefinition",
@@ -242,7 +242,7 @@ var definitions = message.SetOf(
 // escapes describes how a format escapes characters, and how it names values.
 type escapes struct {
 	first byte // first byte of an escape
-	// second contains the characters of which one follows first if a character of a URL is escaped.
+	// second contains the characters that can follow first if a character of a URL is escaped.
 	second string
 	// char returns the character at an offset, and its width; 0 at the end of the text.
 	char func(text []byte, at int) (c byte, width int)

@@ -97,7 +97,7 @@ func (x *Bundles) batch(ctx context.Context, s *submission) (*message.Answer, er
 }
 
 // passesWhole reports whether a batch or transaction needs no judging: every entry would pass as a request, and no response is
-// a Bundle, whose links would have to be sealed.
+// a Bundle, because the links of a Bundle would have to be sealed.
 func (x *Bundles) passesWhole(s *submission) bool {
 	for n := range s.entries {
 		if c, i, err := s.entries[n].call(); err != nil || !x.Entries.PassesSingle(c, i) {

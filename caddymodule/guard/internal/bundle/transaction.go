@@ -28,7 +28,7 @@ type transaction struct {
 	in    *Bundles
 	parts []*part
 	names map[string]*part // by fullUrl
-	preds []*part          // entries whose criteria have been resolved
+	preds []*part          // entries with resolved criteria
 }
 
 // part is an entry of a transaction.
@@ -324,7 +324,7 @@ func (p *part) refused(err error) error {
 
 var errUnresolved = errors.New("reference that no entry resolves")
 
-// name registers the fullUrl by which other entries refer to the resource that an entry writes. A new resource gets a random
+// name registers the fullUrl that other entries use to refer to the resource that an entry writes. A new resource gets a random
 // id, which no other resource has, so that references to it are judged like any other. Its fullUrl must be a URN: with a URL,
 // some FHIR servers would resolve references to another resource to the new one.
 func (t *transaction) name(p *part) error {
@@ -383,7 +383,7 @@ func replaceReferences(text []byte, by func(literal string) (string, error)) ([]
 	return append(r.out, text[r.done:]...), nil
 }
 
-// replacement is a text whose references are being replaced.
+// replacement is a text in which references are being replaced.
 type replacement struct {
 	c    *rawjson.Cursor
 	text []byte

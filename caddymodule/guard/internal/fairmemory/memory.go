@@ -69,7 +69,7 @@ type waiter struct {
 	done  chan error // receives the single result without blocking
 }
 
-// New returns a memory of a size in bytes. Patience is the maximum total time for which a share waits.
+// New returns a memory of a size in bytes. Patience is the maximum total waiting time of a share.
 func New(size int64, patience time.Duration) *Memory {
 	return &Memory{patience: patience, all: pool{size: size}, owned: map[Owner]*pool{}}
 }
@@ -169,7 +169,7 @@ func (m *Memory) wait(w *waiter) *waiter {
 	return w
 }
 
-// give gives a share bytes, of which ahead are needed later.
+// give gives a share bytes, including ahead bytes that are needed later.
 func (m *Memory) give(s *Share, bytes, ahead int64) {
 	for _, p := range s.pools {
 		if s.held == 0 && bytes > 0 {
@@ -196,7 +196,7 @@ func (m *Memory) shrink(s *Share, to int64) {
 }
 
 // settle grants waiting shares in order, as long as their pools have room. A share never overtakes one that waits for the same
-// pool, to prevent starvation of large shares. Shares of other owners overtake one whose owner's part is exhausted. In a
+// pool, to prevent starvation of large shares. Shares of other owners overtake a share if its owner's part is exhausted. In a
 // deadlock of holders, the youngest is rejected.
 func (m *Memory) settle() {
 	if len(m.waiting) == 0 {
@@ -242,7 +242,7 @@ func (m *Memory) deadlocked() *waiter {
 	return nil
 }
 
-// count adds n to the number of holders in each pool of which a waiter holds bytes.
+// count adds n to the number of holders in each pool with bytes that a waiter holds.
 func (w *waiter) count(holders map[*pool]int, n int) {
 	if w.share.held > 0 {
 		for _, p := range w.share.pools {

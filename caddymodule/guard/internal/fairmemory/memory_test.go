@@ -311,7 +311,7 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// A thousand shares of various sizes, each of which may need all memory, finish without deadlock, most of them successfully and
+// A thousand shares of various sizes, up to all memory, finish without deadlock, most of them successfully and
 // within their patience.
 func TestThousand(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *Memory) {

@@ -118,7 +118,7 @@ func (x *Server) request(ctx context.Context, c message.Call) *http.Request {
 	return r
 }
 
-// Patience is how long a request waits for memory at most.
+// Patience is the maximum time that a request waits for memory.
 const Patience = 10 * time.Second
 
 // timesHeld is the memory that a judged byte counts for: the original and the rewritten copy.

@@ -413,7 +413,7 @@ func (s *Server) writeMatch(w http.ResponseWriter, r *http.Request, i interactio
 	}
 }
 
-// patched applies a FHIRPath Patch whose operations replace members of the resource.
+// patched applies a FHIRPath Patch with operations that replace members of the resource.
 func patched(text, patch []byte) []byte {
 	var p struct {
 		Parameter []struct{ Part []map[string]json.RawMessage }

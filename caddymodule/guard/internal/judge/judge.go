@@ -287,7 +287,7 @@ type judgement struct {
 	open              []openPolicy
 }
 
-// openPolicy is a policy whose decision depends on resources.
+// openPolicy is a policy that depends on resources.
 type openPolicy struct {
 	policy    rule.Policy
 	resources rule.Resources
@@ -327,7 +327,7 @@ func combine(d, next rule.Decision) rule.Decision {
 	return d
 }
 
-// ofResource judges a resource by the policies whose decision depends on it.
+// ofResource judges a resource by the policies that depend on it.
 func (j judgement) ofResource(ctx context.Context, r *http.Request, res resource.Resource) (d rule.Decision) {
 	for _, o := range j.open {
 		by := o.resources.Judge(ctx, res)
@@ -459,7 +459,7 @@ func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants [
 	return res, err
 }
 
-// addressesOf returns the URLs by which an attachment may name a resource: relative, and below the base URLs of clients and of
+// addressesOf returns the URLs that an attachment may use to name a resource: relative, and below the base URLs of clients and of
 // the FHIR server.
 func (x *Judge) addressesOf(of interaction.Reference, a *message.Answer) []string {
 	all := []string{of.String(), "/" + of.String(), x.At.URL(of.String(), "")}
@@ -471,7 +471,7 @@ func (x *Judge) addressesOf(of interaction.Reference, a *message.Answer) []strin
 	return slices.DeleteFunc(slices.Compact(all), func(address string) bool { return strings.ContainsAny(address, `,|$\`) })
 }
 
-// referrers returns the DocumentReferences of all patients whose location is one of the addresses.
+// referrers returns the DocumentReferences of all patients with one of the addresses as their location.
 func (x *Judge) referrers(ctx context.Context, addresses []string) (*message.Bundle, error) {
 	c := message.Get("DocumentReference", smart.EncodeParameters([]smart.Parameter{
 		{Name: "location", Value: strings.Join(addresses, ",")}, {Name: "_count", Value: strconv.Itoa(maxReferrers)},

@@ -43,7 +43,7 @@ func (a *Answer) Succeeded() bool { return a.Status/100 == 2 }
 // Format is a format of FHIR resources.
 type Format byte
 
-// Formats whose addresses can be rewritten. Only JSON can be judged.
+// Formats in which addresses can be rewritten. Only JSON can be judged.
 const (
 	NoFormat Format = iota
 	JSON
@@ -65,7 +65,7 @@ func FormatOfMedia(contentType string) Format {
 // IsJSON reports whether the Content-Type is FHIR JSON.
 func (a *Answer) IsJSON() bool { return FormatOfMedia(a.Header.Get("Content-Type")) == JSON }
 
-// droppedHeaders describe the connection, or the original body of a response whose body may change.
+// droppedHeaders describe the connection, or the original body of a response, which may change.
 var droppedHeaders = []string{
 	"Accept-Ranges", "Connection", "Content-Digest", "Content-Encoding", "Content-Length", "Content-Md5", "Content-Range",
 	"Digest", "Keep-Alive", "Repr-Digest", "Trailer", "Transfer-Encoding",
@@ -150,7 +150,7 @@ func IsNotModified(header http.Header, etag string) bool {
 	return false
 }
 
-// Held is a ResponseWriter that buffers a response, as far as it is admitted.
+// Held is a ResponseWriter that buffers the admitted part of a response.
 type Held struct {
 	// Answer is the buffered response, valid until release.
 	Answer Answer
@@ -261,7 +261,7 @@ func Withheld(err error) *guard.Error {
 	}
 }
 
-// NotRewritten rejects a response whose links or addresses cannot be rewritten. A *guard.Error is returned unchanged.
+// NotRewritten rejects a response with links or addresses that cannot be rewritten. A *guard.Error is returned unchanged.
 func NotRewritten(err error) error {
 	if refusal, ok := errors.AsType[*guard.Error](err); ok {
 		return refusal

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// Bundle is a Bundle whose resources stay text.
+// Bundle is a Bundle with resources that stay text.
 type Bundle struct {
 	ResourceType string  // Bundle, or another type if the resource is not a Bundle
 	Kind         string  // Bundle.type
@@ -166,7 +166,7 @@ func modeOf(c *rawjson.Cursor) (mode string, err error) {
 	return mode, err
 }
 
-// Answer returns the Bundle as a response, whose buffer returns to the pool once it is sent.
+// Answer returns the Bundle as a response. Its buffer returns to the pool once it is sent.
 func (b *Bundle) Answer() *Answer {
 	size := 256 // estimate, rarely too small
 	for _, l := range b.Links {

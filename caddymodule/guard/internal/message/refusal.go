@@ -93,10 +93,10 @@ func Refused(rights *access.Rights, i interaction.Interaction) error {
 	return refusal.Lifted(Lacking(rights, i))
 }
 
-// maxNamed is the maximum number of types in _type for which a challenge names scopes.
+// maxNamed is the maximum number of types in _type that a challenge names scopes for.
 const maxNamed = 16
 
-// Lacking returns the scopes of which any single one allows an interaction, or part of a search over several types.
+// Lacking returns the scopes that each allow an interaction, or part of a search over several types.
 func Lacking(rights *access.Rights, i interaction.Interaction) string {
 	if of := typesOf(i); len(of) > 0 {
 		var all []string

@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// judgedCall is an operation in progress whose response is judged resource by resource.
+// judgedCall is an operation in progress with a response that is judged resource by resource.
 type judgedCall struct {
 	x     *Calls
 	c     message.Call // the client's call
@@ -89,8 +89,8 @@ func (x *Calls) judgedOperation(ctx context.Context, c message.Call, i interacti
 	return j.answerKnown(ctx, i, rules, at)
 }
 
-// isOwnPatient reports whether an operation is called on a Patient whose id a grant is bound to. It need not be read first: if
-// it does not exist, the FHIR server reports so.
+// isOwnPatient reports whether an operation is called on the Patient that a grant is bound to. The Patient need not be read
+// first: if it does not exist, the FHIR server reports so.
 func (x *Calls) isOwnPatient(i interaction.Interaction, grants []access.Grant) bool {
 	return i.Type == "Patient" && !x.Judge.MayDeny() && slices.ContainsFunc(grants, func(g access.Grant) bool {
 		return g.Patient == i.ID && len(g.Constraint) == 0 && !g.ByRule
@@ -171,7 +171,7 @@ func isForm(p smart.Parameter) bool {
 	return slices.Contains([]string{"_format", "_pretty", "_summary", "_elements"}, p.Name)
 }
 
-// postedParameters parses a Parameters resource whose values are primitive or references.
+// postedParameters parses a Parameters resource with values that are primitive or references.
 func postedParameters(body []byte) ([]smart.Parameter, error) {
 	if len(body) == 0 {
 		return nil, nil
@@ -352,7 +352,7 @@ func (j *judgedCall) fetch(ctx context.Context, at paging.Place) (*message.Answe
 	return a, a.RequireJSON()
 }
 
-// single returns a single resource, or a document or message whose entries must all be covered.
+// single returns a single resource, or a document or message, if all of its entries are covered.
 func (j *judgedCall) single(ctx context.Context, a *message.Answer, got *message.Bundle) (*message.Answer, error) {
 	parts := [][]byte{a.Body}
 	if got.ResourceType == "Bundle" {

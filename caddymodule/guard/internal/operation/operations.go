@@ -1,8 +1,8 @@
 // Package operation answers operations on a list. All other operations are rejected.
 //
-//	operations.go       the list, and operations whose response the scopes cover as a whole, that involve no patient, or
+//	operations.go       the list, and operations with a response that the scopes cover as a whole, that involve no patient, or
 //	                    that validate a write
-//	judgedoperation.go  operations whose response is judged resource by resource, page by page
+//	judgedoperation.go  operations with a response that is judged resource by resource, page by page
 //
 // References: FHIR R4, Extended Operations (operations.html).
 package operation
@@ -231,8 +231,8 @@ func (x *Calls) Operation(ctx context.Context, c message.Call, i interaction.Int
 	return x.confinedOperation(ctx, c, i, op, paging.Place{})
 }
 
-// confinedOperation answers an operation whose response contains only data that the scopes cover: of the resource on which it
-// is called, or of a whole type.
+// confinedOperation answers an operation with a response that contains only data covered by the scopes: of the resource on
+// which it is called, or of a whole type.
 //
 // If policies may deny resources, the response is judged nevertheless.
 func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.Place) (*message.Answer, error) {

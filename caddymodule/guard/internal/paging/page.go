@@ -95,14 +95,14 @@ type Page struct {
 	At     Position // how far it has come
 }
 
-// AsSent returns the page of a request whose link must contain the whole request.
+// AsSent returns the page of a request with a link that must contain the whole request.
 func AsSent(c message.Call, at Position) Page {
 	return Page{Method: c.Method, Path: c.Path, Query: c.Query, Body: string(c.Body), At: at}
 }
 
-// Begun returns the page of a search whose branches have all begun. The FHIR server's links contain the search itself, so the
-// client's parameters are reduced to those that the gateway evaluates. With policies, all parameters are kept to judge each
-// page.
+// Begun returns the page of a search after all of its branches have begun. The FHIR server's links contain the search itself, so
+// the client's parameters are reduced to those that the gateway evaluates. With policies, all parameters are kept to judge
+// each page.
 func (x Pages) Begun(c message.Call, i interaction.Interaction, at Position) Page {
 	if x.AsSent {
 		return AsSent(c, at)

@@ -20,8 +20,8 @@ func (b branch) with(p smart.Parameter) branch {
 	return b
 }
 
-// addBranch adds a branch unless another branch finds all its matches. The branch replaces branches whose matches it all
-// finds, and is joined with a branch that differs only in the value of a single parameter, since a comma means or.
+// addBranch adds a branch unless another branch finds all its matches. The branch replaces branches if it finds all of
+// their matches, and is joined with a branch that differs only in the value of a single parameter, since a comma means or.
 func addBranch(all []branch, b branch) []branch {
 	if slices.ContainsFunc(all, func(other branch) bool { return other.findsAllOf(b) }) {
 		return all

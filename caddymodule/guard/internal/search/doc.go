@@ -3,7 +3,7 @@
 //	search.go    answers a search page by page, with a total if it reveals nothing; selections for other requests, such
 //	             as a conditional write
 //	plan.go        the immutable plan: no parameters and no order that leak
-//	branches.go    branches, each of which the FHIR server confines to the resources that some scopes cover; chains
+//	branches.go    branches: searches that the FHIR server confines to the resources that some scopes cover; chains
 //	merge.go     reads and judges each page of the FHIR server once; the next link contains the remaining matches
 //	include.go     included resources, only if the client could have reached them itself
 //

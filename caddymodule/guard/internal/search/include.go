@@ -250,8 +250,8 @@ type candidate struct {
 }
 
 // web contains the resources that the client could have reached by itself: the matches, the resources that the web refers
-// to, and the resources that refer to the web. Any other entry was included because of a withheld resource, whose
-// references it would reveal, or because of a match on another page.
+// to, and the resources that refer to the web. Any other entry was included because of a withheld resource, and
+// would reveal its references, or because of a match on another page.
 type web struct {
 	ids   map[string]bool
 	named map[string]bool

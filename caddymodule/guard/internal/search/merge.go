@@ -308,7 +308,7 @@ func shorter(at paging.Place, size int, tooLong error) (paging.Place, int, error
 	query, err := url.ParseQuery(at.Query)
 	n, _ := strconv.Atoi(query.Get("_count"))
 	if err != nil || n < 2 || query.Has("page") || query.Has("_page") {
-		return at, size, tooLong // a single match, or a link whose start depends on _count
+		return at, size, tooLong // a single match, or a link with a start that depends on _count
 	}
 	query.Set("_count", strconv.Itoa(n/2))
 	at.Query = query.Encode()

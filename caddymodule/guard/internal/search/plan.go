@@ -193,12 +193,12 @@ func isOverAll(i interaction.Interaction) bool {
 		!slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool { return p.Name == "_type" })
 }
 
-// branch is a search whose parameters confine the FHIR server to the resources that some grants cover. If no single search
-// can express the grants, a search has several branches, whose results are merged.
+// branch is a search with parameters that confine the FHIR server to the resources that some grants cover. If no single
+// search can express the grants, the results of several branches are merged.
 type branch struct {
 	resourceType string
 	patient      string                // patient whose compartment the path selects; empty if none
-	member       string                // patient to whose compartment the path or parameters confine; empty if none
+	member       string                // patient compartment that the path or parameters confine to; empty if none
 	within       interaction.Reference // requested compartment, if the path selects it
 	confining    []smart.Parameter     // parameters in addition to the client's
 	whole        bool                  // the scopes cover every possible match
@@ -430,7 +430,7 @@ func (r searchRules) one(ctx context.Context, p smart.Parameter) (one effects, h
 	return r.confined(ctx, p)
 }
 
-// checkType rejects _type for a search whose path already names the type.
+// checkType rejects _type for a search with a path that already names the type.
 func (r searchRules) checkType() error {
 	if r.onePath {
 		return message.Invalid(message.ErrSearch, "_type is for searches over several types.")
@@ -559,7 +559,7 @@ func checkPlain(known searchparam.Set, resourceType, name, modifier, value strin
 
 var errUnknown = fmt.Errorf("%w: unknown parameter", message.ErrSearch)
 
-// unknown rejects a parameter whose meaning only the FHIR server may know.
+// unknown rejects a parameter with a meaning that only the FHIR server may know.
 func unknown(resourceType, name string) error {
 	return message.Invalid(errUnknown, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
 		strconv.Quote(name), cmp.Or(resourceType, "all types"))

@@ -276,7 +276,7 @@ func isSameElement(a, b string) bool {
 	return ok && (rest == "" || 'A' <= rest[0] && rest[0] <= 'Z')
 }
 
-// fixed returns the elements by which the resource is judged.
+// fixed returns the elements used to judge the resource.
 func (w permission) fixed(parameters searchparam.Set) []string {
 	all := []string{"id", "meta", "implicitRules", "contained", "patient", "securityContext"}
 	names, _ := compartment.Patient(w.resourceType)

@@ -76,10 +76,10 @@ func FuzzJSONPatch(f *testing.F) {
 	})
 }
 
-// judged matches paths and names of elements by which an Observation is judged.
+// judged matches paths and names of elements used to judge an Observation.
 var judged = regexp.MustCompile(`^(?:Observation\.)?(?:subject|performer|contained|id|meta)(?:[.\[]|$)|\(`)
 
-// FuzzFHIRPathPatch: a forwarded patch names no element by which a resource is judged.
+// FuzzFHIRPathPatch: a forwarded patch names no element used to judge a resource.
 func FuzzFHIRPathPatch(f *testing.F) {
 	for _, patch := range []string{
 		`{"resourceType":"Parameters","parameter":[{"name":"operation","part":[{"name":"type","valueCode":"replace"},{"name":"path","valueString":"Observation.status"},{"name":"value","valueCode":"final"}]}]}`,

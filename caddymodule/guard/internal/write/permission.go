@@ -133,7 +133,7 @@ func (w permission) checkAttachments(ctx context.Context, g access.Grant, before
 
 // checkAttached is checkAttachments for the record of a patient. Binaries that the record already names are readable already.
 // Any address that ends like a Binary's counts as one of this server, which may have further names. A urn is resolved within
-// the transaction, whose entries are judged themselves.
+// the transaction, and all entries of the transaction are judged.
 func (w permission) checkAttached(ctx context.Context, patient string, before, after *version) error {
 	var old []string
 	if before != nil && access.NamesOnly(before.Resource, patient) {

@@ -277,7 +277,7 @@ func (x *Writes) Create(ctx context.Context, c message.Call, i interaction.Inter
 	return w.send(ctx, w.post(body))
 }
 
-// found returns the response to a conditional create whose resource already exists (R4 http.html#ccreate).
+// found returns the response to a conditional create of a resource that already exists (R4 http.html#ccreate).
 func (x *Writes) found(ctx context.Context, resourceType, id string, err error) (*message.Answer, error) {
 	if err != nil {
 		return nil, err
@@ -436,7 +436,7 @@ func (x *Writes) Delete(ctx context.Context, c message.Call, i interaction.Inter
 	return message.NewAnswer(http.StatusNoContent, nil), nil
 }
 
-// ConditionalDeletes are the types for which the FHIR server's CapabilityStatement declares conditional deletes. The zero value
+// ConditionalDeletes are the types with conditional deletes in the FHIR server's CapabilityStatement. The zero value
 // reads the statement when needed, and caches it. It is safe for concurrent use and must not be copied.
 type ConditionalDeletes struct {
 	mu      sync.Mutex

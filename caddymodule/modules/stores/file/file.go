@@ -92,7 +92,7 @@ func (f *Store) Locate(defaultPath string) error {
 	return nil
 }
 
-// lockTimeout is the maximum time that startup waits for another process to release the file. A stopping process does so
+// lockTimeout is the maximum time that a start waits for another process to release the file. A stopping process does so
 // when its requests have ended, at the latest after Caddy's grace_period. lockStep is the interval of checks whether Caddy is
 // exiting: Caddy handles Ctrl-C only after Start has returned.
 const (

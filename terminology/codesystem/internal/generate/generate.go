@@ -114,7 +114,7 @@ func (c *Concept) AddName(language, value string) {
 	}
 }
 
-// Unnamed returns concepts whose display is their code.
+// Unnamed returns concepts with their code as the display.
 func Unnamed(codes []string) (concepts []*Concept) {
 	for _, code := range codes {
 		concepts = append(concepts, &Concept{Code: code, Display: code})
