@@ -169,7 +169,8 @@ func TestNamesakes(t *testing.T) {
 	authorizetest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "local ")
 }
 
-// TestScopeOfClient checks that scope limits do not apply to backend services.
+// TestScopeOfClient checks that scope limits do not apply to backend services, and that a token is void once its client no longer
+// has the scope.
 func TestScopeOfClient(t *testing.T) {
 	t.Parallel()
 	b := authorizetest.NewBrowser(t, authorizetest.New(t, func(c *authorize.Config) {
@@ -177,8 +178,16 @@ func TestScopeOfClient(t *testing.T) {
 	}))
 	r := b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
 	authorizetest.Equal(t, r.Scope, "system/*.rs")
-	holder, err := b.Server.(*authorize.Server).Holder(t.Context(), tokenclaim.AccessToken{Subject: "service", ClientID: "service", Scope: "system/*.rs", ID: b.Claims(r.AccessToken)["jti"].(string)})
+	claims := b.Claims(r.AccessToken)
+	token := tokenclaim.AccessToken{Subject: "service", ClientID: "service", Scope: "system/*.rs", ID: claims["jti"].(string)}
+	token.CredentialHash, _ = claims["credential_hash"].(string)
+	holder, err := b.Server.(*authorize.Server).Holder(t.Context(), token)
 	if holder == nil || err != nil {
 		t.Errorf("the token is refused: %v", err)
+	}
+	token.Scope = "system/*.cruds"
+	holder, err = b.Server.(*authorize.Server).Holder(t.Context(), token)
+	if holder != nil || err != nil {
+		t.Errorf("a scope that the client does not have: %v, %v", holder, err)
 	}
 }
