@@ -77,7 +77,7 @@ func (f *factors) proveFirst(w http.ResponseWriter, r *http.Request) {
 // by returns the By of a session.
 func by(s *session.SignedIn) factor.By { return factor.BySession(s.SID, s.ACR()) }
 
-// record records a change of factors in the audit trail.
+// record records a change of factors in the audit log.
 func (f *factors) record(ctx context.Context, signedIn *session.SignedIn, what string, err error) {
 	f.frame.trail.Record(ctx, audit.Event{Kind: audit.Factor, User: signedIn.User.ID, Reason: what, Err: err})
 }

@@ -1,4 +1,4 @@
-// Package audit records the audit trail and limits the number of events that an unauthenticated sender can cause.
+// Package audit records the audit log and limits the number of events that an unauthenticated sender can cause.
 package audit
 
 import (
@@ -80,7 +80,7 @@ const (
 	FHIRUser      = "fhir-user"    // a person's own resource was found at the FHIR server
 )
 
-// Event is an entry of the audit trail: actor, client, origin and outcome of an action. It never
+// Event is an entry of the audit log: actor, client, origin and outcome of an action. It never
 // contains tokens, codes, passwords or secrets.
 type Event struct {
 	Kind     string // one of the constants above

@@ -360,7 +360,7 @@ func (r *refusedEvents) check(t *testing.T, name, clientID string, status int) {
 }
 
 // TestRefusalsNameClient sends rejected requests with each authentication method to each endpoint
-// for clients. The audit trail names the client, whichever part of the request identifies it.
+// for clients. The audit log names the client, whichever part of the request identifies it.
 func TestRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var trail refusedEvents

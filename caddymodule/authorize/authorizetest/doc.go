@@ -16,5 +16,5 @@
 //	newcomer.go  apps that have registered themselves
 //	account.go   account page and enrollment of factors
 //	launch.go    launch contexts: a [FHIRServer], EHRs and the launch page
-//	party.go     recipients of events: a client's back-channel endpoint, and the audit trail
+//	party.go     recipients of events: a client's back-channel endpoint, and the audit log
 package authorizetest

@@ -86,7 +86,7 @@ func (r *Registry) named(ctx context.Context, id string) (*Client, error) {
 	return nil, nil
 }
 
-// Note records the client of a request for the audit trail, including clients pending approval, and reports whether the client
+// Note records the client of a request for the audit log, including clients pending approval, and reports whether the client
 // exists.
 func (r *Registry) Note(ctx context.Context, id string) bool {
 	if id == "" {

@@ -80,8 +80,8 @@ type errorResponse struct {
 type Responder struct {
 	Issuer  string                   // realm of challenges
 	IsHTTPS func(*http.Request) bool // whether a request was received over TLS
-	Logger  *slog.Logger             // log for rejections that are not in the audit trail
-	Trail   *audit.Recorder          // audit trail
+	Logger  *slog.Logger             // log for rejections that are not in the audit log
+	Trail   *audit.Recorder          // audit log
 
 	// Kinds contains the kinds of audit events for rejections by endpoint path. Default: [audit.Token].
 	Kinds map[string]string

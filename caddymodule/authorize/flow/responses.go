@@ -79,7 +79,7 @@ func (rs *responses) ask(w http.ResponseWriter, r *http.Request, req *authorizat
 
 // redirectError sends an error to the client in the error mode of the request. The interface
 // requires that only errors of identity providers have an error_description, unless the client
-// has the compatibility option. The audit trail explains the other errors.
+// has the compatibility option. The audit log explains the other errors.
 //
 // The request is used up unless the error is internal. The second use of a request_uri is shown
 // on a page, because the response to the first use was already sent to the client.

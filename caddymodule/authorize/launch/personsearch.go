@@ -85,7 +85,7 @@ func Queries(searches []PersonSearch, claims map[string]any, address, birthDate 
 // Searcher searches for people at the FHIR server.
 type Searcher struct {
 	Records Records         // access to the FHIR server; nil if none
-	Trail   *audit.Recorder // audit trail for results
+	Trail   *audit.Recorder // audit log for results
 }
 
 var errNoAnswer = &oauth2.Error{

@@ -31,7 +31,7 @@ type Limiter struct {
 	Store   store.Store      // store for counters
 	Keys    keyring.Sealing  // keys for the names of counters
 	Devices *browser.Devices // known browsers, counted separately
-	Trail   *audit.Recorder  // audit trail for throttled attempts
+	Trail   *audit.Recorder  // audit log for throttled attempts
 	Logger  *slog.Logger     // log for attempts that could not be counted
 
 	reservations reservations

@@ -544,7 +544,7 @@ func (p *Provider) links(id identity, user *User) bool {
 
 var errDisabledHere = errors.New("the user here whom they are linked to is disabled")
 
-// Refusal returns [ErrNotAllowed] with a reason that only the audit trail records.
+// Refusal returns [ErrNotAllowed] with a reason that only the audit log records.
 func Refusal(why error) error {
 	refusal := *ErrNotAllowed
 	refusal.Err = why

@@ -178,7 +178,7 @@ func TestNamesOfOtherProviders(t *testing.T) {
 	}
 }
 
-// Events and sessions identify the person at the provider, and the reason of a rejection is only in the audit trail.
+// Events and sessions identify the person at the provider, and the reason of a rejection is only in the audit log.
 func TestTrailNamesPerson(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -85,7 +85,7 @@ func (s *Sessions) End(ctx context.Context, stored *Session) error {
 	return nil
 }
 
-// recordEnd records the end of a session in the audit trail.
+// recordEnd records the end of a session in the audit log.
 func (s *Sessions) recordEnd(ctx context.Context, stored *Session) {
 	reason := audit.SessionEndReason(ctx)
 	if stored.IsUnreadable() {

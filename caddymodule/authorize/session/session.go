@@ -156,7 +156,7 @@ type Sessions struct {
 	Revocations  *revocation.Revocations // revocations of ended sessions' grants
 	Participants *Participants           // clients that got a code or token
 	Notifier     *Notifier               // notifier of these clients
-	Trail        *audit.Recorder         // audit trail for ended sessions
+	Trail        *audit.Recorder         // audit log for ended sessions
 	Logger       *slog.Logger            // log for failures to limit sessions
 }
 

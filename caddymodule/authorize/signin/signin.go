@@ -215,7 +215,7 @@ var ErrDenied = &oauth2.Error{Code: "access_denied", Description: "the person di
 type Frame struct {
 	Site      *page.Site      // HTML pages
 	Sealer    *browser.Sealer // seals texts for one browser
-	Trail     *audit.Recorder // audit trail for errors
+	Trail     *audit.Recorder // audit log for errors
 	Issuers   []string        // issuers of identity providers, to which forms may lead
 	Ancestors string          // origins that may frame the pages of requests
 }

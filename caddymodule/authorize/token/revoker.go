@@ -62,7 +62,7 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 	return revoked, err
 }
 
-// EndPerson calls [Revoker.RevokeGrants] for all grants of a user, with a reason for the audit trail.
+// EndPerson calls [Revoker.RevokeGrants] for all grants of a user, with a reason for the audit log.
 func (r *Revoker) EndPerson(ctx context.Context, user, reason string) error {
 	if user == "" { // would mean all users
 		return ErrUnknownHolder

@@ -250,7 +250,7 @@ func TestNothingSentIsLogged(t *testing.T) {
 	}
 }
 
-// The audit trail names the client of a refused request.
+// The audit log names the client of a refused request.
 func TestRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event

@@ -3,7 +3,7 @@
 //
 // The steps of a request:
 //
-//	enforcer.go      the client's request, its scopes and policies; the decision for the audit trail
+//	enforcer.go      the client's request, its scopes and policies; the decision for the audit log
 //	exchange.go        with its parsed body; a content as a Binary, and a Binary as its content
 //	interactions.go  dispatch table by interaction; an empty row denies
 //	streaming.go         forwarded, if nothing in request and response has to be judged,

@@ -28,7 +28,7 @@ const (
 type Decision struct {
 	// Effect is [Allow], [Deny], or empty if the scopes decide.
 	Effect Effect
-	// Rule is the name of the deciding rule, for the description of a rejection and for the audit trail.
+	// Rule is the name of the deciding rule, for the description of a rejection and for the audit log.
 	Rule string
 	// Err is the error of a rule that could not be evaluated. A policy must not return [Allow] because of such a rule; if
 	// the rule would deny, the policy must return [Deny]. The error may contain patient data, so clients do not get it.

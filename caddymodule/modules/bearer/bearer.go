@@ -324,7 +324,7 @@ type App interface {
 	// Stores returns the stores. Page states that are too long for a link are in the same store as codes.
 	Stores() *stores.Set
 
-	// Events returns the audit trail.
+	// Events returns the audit log.
 	Events() *audit.Log
 
 	// Features returns the features of the app. An [AdmissionFeature] or [PolicyFeature] among them extends each fhir_bearer.

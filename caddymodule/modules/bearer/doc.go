@@ -2,7 +2,7 @@
 // Package guard verifies tokens, and package guard/enforce restricts requests and responses; this package configures them.
 //
 //	bearer.go       the directive and its options; the required part of the fhir app; the URL of the API
-//	gate.go         the steps of a request; its decision: metrics, traces, the challenge, the audit trail
+//	gate.go         the steps of a request; its decision: metrics, traces, the challenge, the audit log
 //	trust.go        trusted issuers, and their keys, kept across reloads
 //	identity.go     the token of a request, its current holder, placeholders for later handlers; step-up
 //	enforcement.go  scopes: the options of package guard/enforce, the rights of a token, search parameters in addition to R4's

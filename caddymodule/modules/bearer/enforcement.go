@@ -74,7 +74,7 @@ type Enforcement struct {
 	// which has its own keys to seal links. Placeholders are supported. Default: a key of this process.
 	SealKeys []string `json:"seal_keys,omitempty"`
 
-	// Also record permitted reads and searches in the audit trail. Default: rejections, and requests that may change data.
+	// Also record permitted reads and searches in the audit log. Default: rejections, and requests that may change data.
 	AuditReads bool `json:"audit_reads,omitempty"`
 }
 

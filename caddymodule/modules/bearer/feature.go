@@ -53,7 +53,7 @@ type Site struct {
 	// Providers is the number of the fhir app's identity providers, including its own users, and Issuers the number of other
 	// issuers. Each chooses its own names of groups and claims.
 	Providers, Issuers int
-	// Audit records an event in the audit trail.
+	// Audit records an event in the audit log.
 	Audit func(context.Context, audit.Event)
 	// Logger is the logger of the handler.
 	Logger *slog.Logger

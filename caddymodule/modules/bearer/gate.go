@@ -266,14 +266,14 @@ func (c challenge) refuse(w http.ResponseWriter, err error) error {
 	return caddyhttp.Error(refused.Status, err)
 }
 
-// accessLog writes decisions about requests to the audit trail.
+// accessLog writes decisions about requests to the audit log.
 type accessLog struct {
 	events *audit.Log
 	reads  bool // also record permitted reads and searches
 	app    App  // resolves the persons of its own issuer; may be nil
 }
 
-// newAccessLog writes to the audit trail of the app, which may be nil.
+// newAccessLog writes to the audit log of the app, which may be nil.
 func newAccessLog(ctx caddy.Context, app App, reads bool) accessLog {
 	if app != nil {
 		return accessLog{app.Events(), reads, app}
@@ -302,7 +302,7 @@ func (l accessLog) personOf(r *http.Request, t *guard.Token) (none audit.Person)
 	return l.app.Person(r.Context(), t.Subject)
 }
 
-// recordOutage records in the audit trail that a token could not be checked because the store is unavailable. The trail may be
+// recordOutage records in the audit log that a token could not be checked because the store is unavailable. The trail may be
 // nil.
 func recordOutage(r *http.Request, trail func(context.Context, audit.Event), err error) {
 	if trail != nil && errors.Is(err, store.ErrUnavailable) {
@@ -327,7 +327,7 @@ func nameOf(i interaction.Interaction) string {
 	return strings.Join(parts, " ")
 }
 
-// refusalOf returns an error with the code for its outcome in the audit trail.
+// refusalOf returns an error with the code for its outcome in the audit log.
 func refusalOf(err error) error {
 	refused, ok := errors.AsType[*guard.Error](err)
 	if !ok || refused.Status >= http.StatusInternalServerError {

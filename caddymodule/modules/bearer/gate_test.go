@@ -124,7 +124,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// An admission gets each decision about scopes, after the audit trail.
+// An admission gets each decision about scopes, after the audit log.
 func TestDecisionsOfAdmission(t *testing.T) {
 	t.Parallel()
 	a := new(countingAdmission)

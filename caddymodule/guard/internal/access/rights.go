@@ -222,7 +222,7 @@ type Grant struct {
 	Constraint []smart.Parameter
 	// ByRule is true for a grant that depends on the policies' decision about each resource. The grant itself covers nothing.
 	ByRule bool
-	// Scope is the scope in the token, for the audit trail.
+	// Scope is the scope in the token, for the audit log.
 	Scope string
 }
 
