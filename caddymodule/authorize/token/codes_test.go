@@ -2,6 +2,7 @@ package token_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +14,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/providertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
@@ -260,15 +264,69 @@ func TestTokenIsOfClientGeneration(t *testing.T) {
 	} {
 		s := server(tt.change)
 		for client, want := range map[string]bool{"app": tt.app, "service": tt.service} {
-			claims := b.Claims(tokens[client])
-			text := func(name string) string { text, _ := claims[name].(string); return text }
-			holder, err := s.Holder(t.Context(), tokenclaim.AccessToken{
-				ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
-				CredentialHash: text("credential_hash"), ACR: text("acr"),
-			})
+			holder, err := s.Holder(t.Context(), holderClaims(b, tokens[client]))
 			if err != nil || (holder != nil) != want {
 				t.Errorf("%s: the token of %s: %+v, %v", name, client, holder, err)
 			}
 		}
+	}
+}
+
+// An access token is void once its user could no longer sign in to the client in the same way: with the same class of
+// authentication, by the same provider and its linked account. With required consent, it is void once the consent is withdrawn.
+func TestTokenDependsOnSignIn(t *testing.T) {
+	t.Parallel()
+	p, durable := providertest.Start(t), store.NewMemory(0, 0)
+	server := func(change func(*people.IdentityProvider, *authorize.Config)) *authorize.Server {
+		return authorizetest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			idp.LinkEmail = true
+			c.Store, c.Durable, c.Users[0].Email = durable, durable, "alice@hospital.example"
+			change(idp, c)
+		})
+	}
+	b := authorizetest.NewBrowser(t, server(func(*people.IdentityProvider, *authorize.Config) {}))
+	tokens := map[string]tokenclaim.AccessToken{"local": holderClaims(b, b.Tokens(nil).AccessToken)}
+	b = authorizetest.NewBrowser(t, b.Server)
+	tokens["linked"] = holderClaims(b, authorizetest.FederatedTokens(b, nil).AccessToken)
+	if linked := tokens["linked"]; linked.Subject != "alice" || linked.ProviderAccount == "" {
+		t.Fatalf("%+v", linked)
+	}
+	withdrawn := revocation.New(durable, durable, slog.New(slog.DiscardHandler))
+	for _, tt := range []struct {
+		name          string
+		change        func(*people.IdentityProvider, *authorize.Config)
+		local, linked bool
+	}{
+		{"unchanged", func(*people.IdentityProvider, *authorize.Config) {}, true, true},
+		{"the client requires another class", func(_ *people.IdentityProvider, c *authorize.Config) { c.Clients[0].ACR = "mfa" }, false, false},
+		{"the client permits the provider only", func(_ *people.IdentityProvider, c *authorize.Config) {
+			c.Clients[0].IdentityProviders = []string{"hospital"}
+		}, false, true},
+		{"the client permits local users only", func(_ *people.IdentityProvider, c *authorize.Config) {
+			c.Clients[0].IdentityProviders = []string{"local"}
+		}, true, false},
+		{"the account is not linked", func(idp *people.IdentityProvider, _ *authorize.Config) { idp.LinkEmail = false }, true, false},
+		{"the consent was withdrawn", func(_ *people.IdentityProvider, c *authorize.Config) {
+			c.Clients[0].Consent = client.ConsentRequired
+			authorizetest.NoError(t, withdrawn.CutOff(t.Context(), revocation.ConsentCutoff("alice", "app")))
+		}, false, false},
+		{"a consent was withdrawn that is not required", func(*people.IdentityProvider, *authorize.Config) {}, true, true},
+	} {
+		s := server(tt.change)
+		for kind, want := range map[string]bool{"local": tt.local, "linked": tt.linked} {
+			if holder, err := s.Holder(t.Context(), tokens[kind]); err != nil || (holder != nil) != want {
+				t.Errorf("%s, %s: %+v, %v", tt.name, kind, holder, err)
+			}
+		}
+	}
+}
+
+// holderClaims returns the claims that [authorize.Server.Holder] checks.
+func holderClaims(b *authorizetest.Browser, token string) tokenclaim.AccessToken {
+	claims := b.Claims(token)
+	text := func(name string) string { text, _ := claims[name].(string); return text }
+	return tokenclaim.AccessToken{
+		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
+		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"), ACR: text("acr"),
 	}
 }
