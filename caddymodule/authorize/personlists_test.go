@@ -153,6 +153,27 @@ func TestProlongedSessionStaysListed(t *testing.T) {
 	})
 }
 
+// A session in a user's list that belongs to another user stays.
+func TestListedSessionOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	durable := store.NewMemory(0, 0)
+	server := authorizetest.New(t, func(c *authorize.Config) { c.Store, c.Durable = durable, durable })
+	alice, bob := authorizetest.NewBrowser(t, server), authorizetest.NewBrowser(t, server)
+	alice.Answer(authorizetest.Request(nil))
+	bob.SignIn(authorizetest.Request(nil), "bob", "other")
+	sessions, err := server.Sessions(t.Context(), "bob")
+	if err != nil || len(sessions) != 1 {
+		t.Fatal(sessions, err)
+	}
+	list := store.RecentList{Store: durable, Key: store.Key("sessions", "alice"), Max: 1000, TTL: time.Hour}
+	if _, err := list.Add(t.Context(), sessions[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	if ended, err := server.EndSessions(t.Context(), "alice"); ended != 1 || err != nil || alice.SignedIn() || !bob.SignedIn() {
+		t.Errorf("ended %d, %v; alice is signed in: %v, bob: %v", ended, err, alice.SignedIn(), bob.SignedIn())
+	}
+}
+
 // A provider's logout for one subject ends that user's sessions without reading others.
 func TestProviderEndsByLists(t *testing.T) {
 	t.Parallel()
