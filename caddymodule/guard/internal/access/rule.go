@@ -334,15 +334,15 @@ func isToPatients(by searchparam.Parameter) bool {
 type Effect string
 
 const (
-	// Inert: no side effect.
+	// Inert is no side effect.
 	Inert Effect = "inert"
-	// Sends: the FHIR server sends matches of a search whenever resources change (Subscription).
+	// Sends means that the FHIR server sends matches of a search whenever resources change (Subscription).
 	Sends Effect = "sends"
-	// Asks: the FHIR server may execute searches in its text (Task, CommunicationRequest).
+	// Asks means that the FHIR server may execute searches in the resource's text (Task, CommunicationRequest).
 	Asks Effect = "asks"
-	// Steers: it changes the results of searches, the routing of messages, or the reaction to events.
+	// Steers means that the resource changes the results of searches, the routing of messages, or the reaction to events.
 	Steers Effect = "steers"
-	// Carries: it may contain one of the above in another form: a Bundle of requests or a message, a topic in a Basic.
+	// Carries means that the resource may contain one of these in another form: a Bundle of requests or a message, a topic in a Basic.
 	Carries Effect = "carries"
 )
 
