@@ -298,7 +298,7 @@ func (s *structures) addSystems(text []byte) error {
 var inherited = regexp.MustCompile(`\.(id|extension|modifierExtension)$`)
 
 // elementTable returns the lines of the table of elements: path and types. Elements of primitive types are omitted, because
-// JSON has them beside the value.
+// JSON has them next to the value.
 func elementTable(jar *zip.Reader) ([]string, error) {
 	s, err := readStructures(jar)
 	if err != nil {

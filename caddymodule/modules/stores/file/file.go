@@ -199,7 +199,7 @@ var (
 	_ stores.Copied         = (*Store)(nil)
 )
 
-// runningMark is an empty file beside a durable store, from the start of a gateway until it begins to stop. If the store is
+// runningMark is an empty file next to a durable store, from the start of a gateway until it begins to stop. If the store is
 // locked, another process uses the mark to decide whether to wait. A mark left behind by a killed process is harmless, because
 // its lock is gone.
 //
