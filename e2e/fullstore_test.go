@@ -26,19 +26,19 @@ var fullStores = []struct {
 }{
 	{"redis at maxmemory", func(t *testing.T) (store.Store, func()) {
 		server := startRedis(t)
-		r := openRedis(t, redisstore.Options{Address: server.address(), Followed: store.MirroredKinds, Unbounded: store.UnboundedKinds})
+		r := openRedis(t, redisstore.Options{Address: server.address(), SubscribedKinds: store.MirroredKinds, Unbounded: store.UnboundedKinds})
 		return r, func() { server.do(t, "CONFIG", "SET", "maxmemory", "1") }
 	}},
 	{"redis at max_entries", func(t *testing.T) (store.Store, func()) {
 		r := openRedis(t, redisstore.Options{
-			Address: startRedis(t).address(), MaxEntries: maxInFullStore, Followed: store.MirroredKinds, Unbounded: store.UnboundedKinds,
+			Address: startRedis(t).address(), MaxEntries: maxInFullStore, SubscribedKinds: store.MirroredKinds, Unbounded: store.UnboundedKinds,
 		})
 		return r, func() { fillStore(t, r) }
 	}},
 	{"postgres at max_entries", func(t *testing.T) (store.Store, func()) {
 		p := openPostgres(t, postgresstore.Config{
 			DSN: startPostgres(t).dsn(""), Table: postgresTable(), MaxEntries: maxInFullStore, Timeout: 10 * time.Second,
-			Followed: store.MirroredKinds, Unbounded: store.UnboundedKinds,
+			SubscribedKinds: store.MirroredKinds, Unbounded: store.UnboundedKinds,
 		})
 		return p, func() { fillStore(t, p) }
 	}},
@@ -103,17 +103,17 @@ func TestFullStore(t *testing.T) {
 func TestRedisFullIsFollowed(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
-	r := openRedis(t, redisstore.Options{Address: server.address(), Followed: []string{"revoked"}, Unbounded: []string{"revoked"}})
+	r := openRedis(t, redisstore.Options{Address: server.address(), SubscribedKinds: []string{"revoked"}, Unbounded: []string{"revoked"}})
 	server.do(t, "XADD", "fhir:!changes", "*", "foo", "bar")
 	server.do(t, "XADD", "fhir:!changes", "*", "k", "v", "v", "no expiry")
 	server.do(t, "CONFIG", "SET", "maxmemory", "1")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	updates, told, heard := 0, "", time.Time{}
-	err := r.Follow(ctx, func(u store.Update) {
+	err := r.Subscribe(ctx, func(u store.Update) {
 		if lag := time.Since(heard); updates > 0 && lag > 1500*time.Millisecond {
 			t.Errorf("not heard for %v", lag)
 		}
-		heard = u.Heard
+		heard = u.QueriedAt
 		for _, c := range u.Changes {
 			told += c.Key
 		}

@@ -87,7 +87,7 @@ func benchmarkLeavers(b *testing.B, server *authorize.Server) {
 		}
 		b.StartTimer()
 		for i := range leavers {
-			_, err := server.Meant(b.Context(), leaverID(i))
+			_, err := server.DescribePerson(b.Context(), leaverID(i))
 			must(b, err)
 			ended, err := server.RevokeGrants(b.Context(), leaverID(i), "")
 			if err != nil || ended.Sessions == 0 || ended.RefreshTokens == 0 {

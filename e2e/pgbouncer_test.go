@@ -81,17 +81,17 @@ func TestPgBouncerTells(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := postgresstore.Config{
-				DSN: startPgBouncer(t, server, tt.mode), ListenAddress: tt.listen, Table: postgresTable(), Followed: []string{"revoked"},
+				DSN: startPgBouncer(t, server, tt.mode), ListenAddress: tt.listen, Table: postgresTable(), SubscribedKinds: []string{"revoked"},
 			}
 			here, there := openPostgres(t, config), openPostgres(t, config)
 			must(t, here.Open(t.Context()))
 			told := make(chan string, 100)
 			go func() {
-				_ = there.Follow(t.Context(), func(u store.Update) {
+				_ = there.Subscribe(t.Context(), func(u store.Update) {
 					for _, c := range u.Changes {
 						told <- c.Key
 					}
-					if u.Whole {
+					if u.IsComplete {
 						told <- "whole"
 					}
 				})

@@ -56,7 +56,7 @@ func BenchmarkPostgres(b *testing.B) {
 	defer pool.Close()
 	_, err = pool.Exec(b.Context(), "CREATE TABLE plain (key text COLLATE \"C\" PRIMARY KEY, value bytea NOT NULL, expires timestamptz NOT NULL); CREATE INDEX ON plain (expires)")
 	must(b, err)
-	s := openPostgres(b, postgresstore.Config{DSN: server.socketDSN(""), Followed: []string{"revoked"}})
+	s := openPostgres(b, postgresstore.Config{DSN: server.socketDSN(""), SubscribedKinds: []string{"revoked"}})
 	put := func(key string) *store.Call {
 		return &store.Call{Op: store.Put, Key: key, Value: value, TTL: time.Hour}
 	}

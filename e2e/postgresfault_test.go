@@ -25,7 +25,7 @@ func TestPostgresNetwork(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	storefault.Suite{New: func(t *testing.T) *storefault.Network {
 		proxy := storefault.NewProxy(t, "tcp", fmt.Sprint("127.0.0.1:", server.port))
-		config := postgresstore.Config{DSN: server.dsn(""), Table: postgresTable(), Timeout: time.Second, Followed: []string{"revoked"}}
+		config := postgresstore.Config{DSN: server.dsn(""), Table: postgresTable(), Timeout: time.Second, SubscribedKinds: []string{"revoked"}}
 		direct := openPostgres(t, config)
 		_, port, _ := net.SplitHostPort(proxy.Address())
 		config.DSN = server.dsn("port=" + port)
@@ -93,7 +93,7 @@ func TestPostgresRoundTrips(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	counter := countTrips(t, fmt.Sprint("127.0.0.1:", server.port))
 	_, port, _ := net.SplitHostPort(counter.Addr().String())
-	s := openPostgres(t, postgresstore.Config{DSN: server.dsn("port=" + port + " pool_max_conns=1"), Table: postgresTable(), Followed: []string{"revoked"}})
+	s := openPostgres(t, postgresstore.Config{DSN: server.dsn("port=" + port + " pool_max_conns=1"), Table: postgresTable(), SubscribedKinds: []string{"revoked"}})
 	steps := []struct {
 		name  string
 		calls []*store.Call

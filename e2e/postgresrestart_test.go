@@ -125,7 +125,7 @@ func TestPostgresFailover(t *testing.T) {
 	primary.psql(t, "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
 	primary.psql(t, "SELECT pg_reload_conf()")
 	dsn := fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=postgres dbname=postgres sslmode=disable", primary.port, standby.port)
-	s := openPostgres(t, postgresstore.Config{DSN: dsn, Table: postgresTable(), Followed: []string{"revoked"}})
+	s := openPostgres(t, postgresstore.Config{DSN: dsn, Table: postgresTable(), SubscribedKinds: []string{"revoked"}})
 	must(t, s.Put(t.Context(), "revoked:before", nil, time.Hour))
 	told := followPostgres(t, s)
 	told.await(t, "revoked:before")
@@ -161,7 +161,7 @@ func followPostgres(t *testing.T, s store.Shared) *toldKeys {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			_ = s.Follow(ctx, k.tell)
+			_ = s.Subscribe(ctx, k.tell)
 			time.Sleep(20 * time.Millisecond)
 		}
 	}()
@@ -172,10 +172,10 @@ func followPostgres(t *testing.T, s store.Shared) *toldKeys {
 func (k *toldKeys) tell(u store.Update) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if u.Whole {
+	if u.IsComplete {
 		k.all++
 	}
-	k.last = u.Heard
+	k.last = u.QueriedAt
 	for _, c := range u.Changes {
 		if _, known := k.at[c.Key]; !known {
 			k.at[c.Key] = time.Now()
@@ -209,7 +209,7 @@ func (k *toldKeys) await(t *testing.T, key string) time.Time {
 func TestPostgresFollowsWithoutNotification(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
 	table := postgresTable()
-	s := openPostgres(t, postgresstore.Config{DSN: server.dsn(""), Table: table, Followed: []string{"revoked"}})
+	s := openPostgres(t, postgresstore.Config{DSN: server.dsn(""), Table: table, SubscribedKinds: []string{"revoked"}})
 	must(t, s.Put(t.Context(), "revoked:0", nil, time.Hour))
 	told := followPostgres(t, s)
 	told.await(t, "revoked:0")

@@ -48,7 +48,7 @@ func runPostgresSuites(t *testing.T, dsn, listen string) {
 		New: func(t *testing.T, kinds ...string) func() store.Shared {
 			table := postgresTable()
 			return func() store.Shared {
-				return openPostgres(t, postgresstore.Config{DSN: dsn, ListenAddress: listen, Table: table, Followed: kinds, Timeout: 10 * time.Second})
+				return openPostgres(t, postgresstore.Config{DSN: dsn, ListenAddress: listen, Table: table, SubscribedKinds: kinds, Timeout: 10 * time.Second})
 			}
 		},
 	}.Run(t)

@@ -125,7 +125,7 @@ func addRedisUser(t *testing.T, s *redisServer, commands ...string) {
 }
 
 func doAllAsUser(t *testing.T, options redisstore.Options) {
-	options.Username, options.Password, options.Followed = "gateway", "right", []string{"revoked"}
+	options.Username, options.Password, options.SubscribedKinds = "gateway", "right", []string{"revoked"}
 	r, ctx := openRedis(t, options), t.Context()
 	err := errors.Join(r.Check(ctx), r.Put(ctx, "revoked:1", []byte("v"), time.Minute), r.Put(ctx, "code:1", []byte("v"), time.Minute))
 	_, takeErr := r.Take(ctx, "code:1")
@@ -138,7 +138,7 @@ func doAllAsUser(t *testing.T, options redisstore.Options) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	updates := 0
-	if err := r.Follow(ctx, func(store.Update) {
+	if err := r.Subscribe(ctx, func(store.Update) {
 		if updates++; updates == 3 {
 			cancel()
 		}
@@ -230,12 +230,12 @@ func TestRedisBound(t *testing.T) {
 func TestRedisReplicas(t *testing.T) {
 	t.Parallel()
 	alone := startRedis(t)
-	r := openRedis(t, redisstore.Options{Address: alone.address(), WaitReplicas: 1, Timeout: time.Second, Followed: []string{"revoked"}})
+	r := openRedis(t, redisstore.Options{Address: alone.address(), WaitReplicas: 1, Timeout: time.Second, SubscribedKinds: []string{"revoked"}})
 	ctx := t.Context()
 	if err := r.Put(ctx, "code:1", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("without a replica: %v", err)
 	}
-	if err := r.Follow(ctx, func(store.Update) {}); !errors.Is(err, store.ErrUnavailable) {
+	if err := r.Subscribe(ctx, func(store.Update) {}); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("following a server without a replica: %v", err)
 	}
 	replica := startRedis(t, "--replicaof", "127.0.0.1", alone.port)
@@ -304,7 +304,7 @@ func TestRedisClusterReplicas(t *testing.T) {
 func TestRedisLosesData(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
-	r := openRedis(t, redisstore.Options{Address: s.address(), Followed: []string{"revoked"}})
+	r := openRedis(t, redisstore.Options{Address: s.address(), SubscribedKinds: []string{"revoked"}})
 	ctx := t.Context()
 	if err := errors.Join(r.Put(ctx, "revoked:old", nil, time.Hour), r.Put(ctx, "code:1", nil, time.Hour)); err != nil {
 		t.Fatal(err)
@@ -320,7 +320,7 @@ func TestRedisLosesData(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var told []string
-	_ = r.Follow(ctx, func(u store.Update) {
+	_ = r.Subscribe(ctx, func(u store.Update) {
 		for _, c := range u.Changes {
 			told = append(told, c.Key)
 		}
@@ -335,10 +335,10 @@ func TestRedisLosesData(t *testing.T) {
 // would take memory for a day.
 func TestRedisLongLived(t *testing.T) {
 	t.Parallel()
-	r := openRedis(t, redisstore.Options{Address: startRedis(t).address(), Followed: []string{"account"}})
+	r := openRedis(t, redisstore.Options{Address: startRedis(t).address(), SubscribedKinds: []string{"account"}})
 	ctx, cancel := context.WithCancel(t.Context())
 	began, told := false, []store.Change(nil)
-	_ = r.Follow(ctx, func(u store.Update) {
+	_ = r.Subscribe(ctx, func(u store.Update) {
 		if told = append(told, u.Changes...); len(told) > 0 {
 			cancel()
 		}
@@ -382,7 +382,7 @@ func TestRedisFailover(t *testing.T) {
 	t.Parallel()
 	servers := startRedisSentinel(t)
 	options := redisstore.Options{
-		Sentinel: redisstore.Sentinel{Master: sentinelMaster, Nodes: servers.addresses()}, WaitReplicas: 2, Followed: []string{"revoked"},
+		Sentinel: redisstore.Sentinel{Master: sentinelMaster, Nodes: servers.addresses()}, WaitReplicas: 2, SubscribedKinds: []string{"revoked"},
 	}
 	r, ctx := openRedis(t, options), t.Context()
 	want := map[string]string{}
@@ -412,7 +412,7 @@ func TestRedisFailover(t *testing.T) {
 	t.Logf("changes are taken again after %v", time.Since(began))
 	ctx, cancel := context.WithCancel(ctx)
 	told := map[string]string{}
-	_ = r.Follow(ctx, func(u store.Update) {
+	_ = r.Subscribe(ctx, func(u store.Update) {
 		for _, c := range u.Changes {
 			told[c.Key] = string(c.Value)
 		}

@@ -28,7 +28,7 @@ func randomID() string {
 // TestRedisSize measures the memory of an entry and of a change, for docs/evidence/replicas.md.
 func TestRedisSize(t *testing.T) {
 	s := startRedis(t)
-	r := openRedis(t, redisstore.Options{Address: s.address(), Followed: []string{"revoked"}, Timeout: 5 * time.Second})
+	r := openRedis(t, redisstore.Options{Address: s.address(), SubscribedKinds: []string{"revoked"}, Timeout: 5 * time.Second})
 	for _, tt := range []struct {
 		kind  string
 		bytes int
@@ -90,7 +90,7 @@ func redisInfo(t testing.TB, s *redisServer, section, name string) int {
 // BenchmarkRedis compares operations with a plain SET by sequential duration and CPU time of the server.
 func BenchmarkRedis(b *testing.B) {
 	s := startRedis(b, "--appendonly", "no")
-	r := redisstore.New(redisstore.Options{Address: s.address(), Followed: []string{"revoked"}})
+	r := redisstore.New(redisstore.Options{Address: s.address(), SubscribedKinds: []string{"revoked"}})
 	defer r.Close()
 	plain := redis.NewClient(&redis.Options{Addr: s.address(), Protocol: 2, DisableIdentity: true})
 	defer plain.Close()

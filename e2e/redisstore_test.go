@@ -46,7 +46,7 @@ func TestRedisStore(t *testing.T) {
 			}}.Run(t)
 			storetest.SharedSuite{Lifetime: redisLifetime, New: func(t *testing.T, kinds ...string) func() store.Shared {
 				options := withPrefix(options, &made)
-				options.Followed = kinds
+				options.SubscribedKinds = kinds
 				return func() store.Shared { return openRedis(t, options) }
 			}}.Run(t)
 		})
@@ -66,7 +66,7 @@ func TestRedisNetwork(t *testing.T) {
 	var made atomic.Int64
 	storefault.Suite{New: func(t *testing.T) *storefault.Network {
 		proxy := storefault.NewProxy(t, "tcp", server.address())
-		options := withPrefix(redisstore.Options{Address: server.address(), Timeout: time.Second, Followed: []string{"revoked"}}, &made)
+		options := withPrefix(redisstore.Options{Address: server.address(), Timeout: time.Second, SubscribedKinds: []string{"revoked"}}, &made)
 		direct := openRedis(t, options)
 		options.Address = proxy.Address()
 		return &storefault.Network{

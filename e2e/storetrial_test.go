@@ -17,7 +17,7 @@ func TestRedisTrial(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
 	addRedisUser(t, s, redisCommands...)
-	r := openRedis(t, redisstore.Options{Address: s.address(), Username: "gateway", Password: "right", Followed: []string{"revoked"}})
+	r := openRedis(t, redisstore.Options{Address: s.address(), Username: "gateway", Password: "right", SubscribedKinds: []string{"revoked"}})
 	for _, tt := range []struct {
 		name       string
 		harm, mend []any // Redis commands that cause the fault and repair it
@@ -33,21 +33,21 @@ func TestRedisTrial(t *testing.T) {
 		},
 		{"no writes", []any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}, store.CauseUnavailable, "NOREPLICAS"},
 	} {
-		if err := r.Try(t.Context()); err != nil {
+		if err := r.Probe(t.Context()); err != nil {
 			t.Fatalf("before %s: %v", tt.name, err)
 		}
 		s.do(t, tt.harm...)
-		if err := r.Try(t.Context()); store.CauseOf(err) != tt.cause || !strings.Contains(err.Error(), tt.says) {
+		if err := r.Probe(t.Context()); store.CauseOf(err) != tt.cause || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: cause %s: %v", tt.name, store.CauseOf(err), err)
 		}
 		s.do(t, tt.mend...)
 	}
-	if err := r.Try(t.Context()); err != nil {
+	if err := r.Probe(t.Context()); err != nil {
 		t.Error(err)
 	}
 	for _, harm := range []string{"+xread", "-xread", "+xread"} {
 		s.do(t, "ACL", "SETUSER", "gateway", harm)
-		err := r.TryListening(t.Context())
+		err := r.ProbeSubscription(t.Context())
 		if harm == "-xread" && (store.CauseOf(err) != store.CauseRights || !strings.Contains(err.Error(), "+xread")) || harm == "+xread" && err != nil {
 			t.Errorf("%s: listening: %v", harm, err)
 		}
@@ -61,7 +61,7 @@ func TestRedisTrial(t *testing.T) {
 func TestRedisRights(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
-	options := redisstore.Options{Address: s.address(), Username: "gateway", Password: "right", Followed: []string{"revoked"}}
+	options := redisstore.Options{Address: s.address(), Username: "gateway", Password: "right", SubscribedKinds: []string{"revoked"}}
 	for _, command := range redisCommands {
 		if slices.Contains(strings.Fields("+ping +select +hello +auth +client|setname +wait +script|load"), command) {
 			continue // only needed for connections or wait_replicas
@@ -127,7 +127,7 @@ func TestRedisVolatile(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]string{"yes": "", "no": "keeps nothing"} {
 		r := openRedis(t, redisstore.Options{Address: startRedis(t, "--appendonly", options).address()})
-		if why := r.Volatile(t.Context()); (why == "") != (want == "") || !strings.Contains(why, want) {
+		if why := r.VolatilityReason(t.Context()); (why == "") != (want == "") || !strings.Contains(why, want) {
 			t.Errorf("appendonly %s: %q", options, why)
 		}
 	}
@@ -138,21 +138,21 @@ func TestPostgresTrial(t *testing.T) {
 	t.Parallel()
 	server := startPostgres(t, "fsync=off")
 	owner := openPostgres(t, postgresstore.Config{DSN: server.dsn("")})
-	if err := errors.Join(owner.Open(t.Context()), owner.Try(t.Context())); err != nil {
+	if err := errors.Join(owner.Open(t.Context()), owner.Probe(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if why := owner.Volatile(t.Context()); !strings.Contains(why, "fsync") {
+	if why := owner.VolatilityReason(t.Context()); !strings.Contains(why, "fsync") {
 		t.Errorf("with fsync off: %q", why)
 	}
 	server.psql(t, "CREATE ROLE gateway LOGIN")
 	server.psql(t, "GRANT ALL ON fhir_store TO gateway")
 	later := openPostgres(t, postgresstore.Config{DSN: server.dsn("user=gateway")})
 	for _, right := range []string{"SELECT", "INSERT", "UPDATE", "DELETE"} {
-		if err := later.Try(t.Context()); err != nil {
+		if err := later.Probe(t.Context()); err != nil {
 			t.Fatalf("before %s: %v", right, err)
 		}
 		server.psql(t, "REVOKE "+right+" ON fhir_store FROM gateway")
-		if err := later.Try(t.Context()); store.CauseOf(err) != store.CauseRights || !strings.Contains(err.Error(), right) {
+		if err := later.Probe(t.Context()); store.CauseOf(err) != store.CauseRights || !strings.Contains(err.Error(), right) {
 			t.Errorf("without %s: %v", right, err)
 		}
 		s := openPostgres(t, postgresstore.Config{DSN: server.dsn("user=gateway")})

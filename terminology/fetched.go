@@ -177,8 +177,8 @@ func (f *Fetched) keepUnless(forgets int, m outcome.Missing, resource jsontext.V
 	return true, f.keep(m, resource)
 }
 
-// Over returns base with the fetched definitions, and starts to fetch expired definitions again.
-func (f *Fetched) Over(base *Library) *Library {
+// Overlay returns base with the fetched definitions, and starts to fetch expired definitions again.
+func (f *Fetched) Overlay(base *Library) *Library {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.layers.base != base {
@@ -224,8 +224,8 @@ type fetched struct {
 	fetched   time.Time
 }
 
-// Held returns the number of definitions and their size in bytes of JSON.
-func (f *Fetched) Held() (definitions int, bytes int64) { return f.answers.found.Held() }
+// CacheUsage returns the number of definitions and their size in bytes of JSON.
+func (f *Fetched) CacheUsage() (definitions int, bytes int64) { return f.answers.found.Held() }
 
 // get returns an item, or nil.
 func (t *fetchedItems) get(m outcome.Missing) *fetched {
@@ -368,7 +368,7 @@ func (f *Fetched) renew() {
 		forgets := f.forgotten()
 		resource, err := f.ask(context.Background(), m)
 		if err != nil {
-			cmp.Or(f.Logger, definitions.NoLog).Warn("definition not fetched anew", slog.String("definition", m.String()), slog.Any("error", err))
+			cmp.Or(f.Logger, definitions.NoLog).Warn("refreshing a definition failed", slog.String("definition", m.String()), slog.Any("error", err))
 		}
 		if old := f.replace(forgets, m, resource, err); old != nil && f.Changed != nil {
 			f.Changed(old.url)

@@ -30,7 +30,7 @@ func TestFetchedFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &Fetched{Source: single{}}
-	f.Over(base)
+	f.Overlay(base)
 	for i := range maxAbsent + 100 {
 		m := outcome.Missing{Kind: "ValueSet", Canonical: "http://x/vs"}
 		if i > 0 {
@@ -40,7 +40,7 @@ func TestFetchedFlood(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, _ := f.Held(); n != 1 {
+	if n, _ := f.CacheUsage(); n != 1 {
 		t.Errorf("holds %d", n)
 	}
 	if n, _ := f.answers.absent.Held(); n != maxAbsent {

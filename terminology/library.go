@@ -71,7 +71,7 @@ func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
 	for url, codes := range l.set.Usage.Files.All() {
 		holds, ok := l.codesOf(ctx, url)
 		if !ok {
-			log.WarnContext(ctx, "weights are for no code system or value set that is loaded", slog.String("url", url))
+			log.WarnContext(ctx, "weights match no loaded code system or value set", slog.String("url", url))
 			continue
 		}
 		missing := 0

@@ -136,7 +136,7 @@ func (w *Watch) reload(ctx context.Context, files fingerprint) {
 	case ctx.Err() != nil:
 		return
 	case err != nil:
-		w.options.Logger.ErrorContext(ctx, "changed definitions cannot be loaded; those from before stay in use", slog.Any("error", err))
+		w.options.Logger.ErrorContext(ctx, "loading changed definitions failed; the previous ones stay in use", slog.Any("error", err))
 	default:
 		state := w.State()
 		w.options.Logger.InfoContext(ctx, "changed definitions loaded", slog.String("content", state.Counts.String()),

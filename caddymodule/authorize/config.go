@@ -70,9 +70,9 @@ type Config struct {
 	Users             []people.User             // local users; default none
 	IdentityProviders []people.IdentityProvider // identity providers, contacted at the first sign-in; default none
 
-	// Known is called for an unknown client or user and returns an error if Clients and Users may
+	// CheckComplete is called for an unknown client or user and returns an error if Clients and Users may
 	// be incomplete. Default: the lists are complete.
-	Known func(context.Context) error
+	CheckComplete func(context.Context) error
 
 	ScopeLimits []scopelimit.Row        // limits on the scopes of users; default none
 	Passwords   people.PasswordComparer // comparer for the password hashes of Users
@@ -245,7 +245,7 @@ func newEntries(c *Config) (*entries, error) {
 		return nil, err
 	}
 	clients := client.NewRegistry(token.GrantTypes())
-	directory.Known, clients.Known = c.Known, c.Known
+	directory.CheckComplete, clients.CheckComplete = c.CheckComplete, c.CheckComplete
 	e := &entries{directory: directory, clients: clients, origins: &origins{redirects: new(snapshotmap.Map[int])}}
 	for _, client := range c.Clients {
 		if err := e.addClient(c, client); err != nil {

@@ -111,7 +111,7 @@ func TestDraft(t *testing.T) {
 		if got, err := tt.server.Clients().Find(t.Context(), "chart"); (got != nil) != tt.want || err != nil {
 			t.Errorf("%s: the client: %v, %v", name, got, err)
 		}
-		meant, err := tt.server.Meant(t.Context(), "Wendy@example.org")
+		meant, err := tt.server.DescribePerson(t.Context(), "Wendy@example.org")
 		if got := strings.HasPrefix(meant, "local:wendy"); got != tt.want || err != nil {
 			t.Errorf("%s: the user's address means %q, %v", name, meant, err)
 		}

@@ -55,7 +55,7 @@ type Core struct {
 	Launches      *launch.Launches        // launch contexts registered by EHRs
 	Patients      *launch.Patients        // patients that a user may choose
 	Pages         *page.Site              // HTML pages
-	Ending        *deprovisioning.Ending  // revocation at the request of identity providers
+	Ending        *deprovisioning.Deprovisioner  // revocation at the request of identity providers
 
 	// RegistrationEndpoint is the URL of the client registration endpoint (RFC 7591 §3), or "".
 	RegistrationEndpoint string
@@ -112,17 +112,17 @@ func newCore(c *Config, of *entries) (*Core, error) {
 		Issuer: c.Issuer, Clients: a.Clients, Durable: c.Durable, Limiter: a.Limiter, Logger: c.Logger,
 	}
 	a.Revocations = revocation.New(c.Store, c.Durable, c.Logger)
-	a.Consents = &consent.Consents{Durable: c.Durable, Revocations: a.Revocations, Between: a.between}
+	a.Consents = &consent.Consents{Durable: c.Durable, Revocations: a.Revocations, LoadGenerations: a.between}
 	a.addSessions(c)
 	a.Patients = &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}
 	a.addTokens(c)
-	a.Accounts.EndPerson = a.Tokens.Revoker.EndPerson
+	a.Accounts.RevokeUserGrants = a.Tokens.Revoker.RevokeUserGrants
 	var err error
 	if a.Pages, err = page.New(c.Issuer, c.Branding, c.Logger); err != nil {
 		return nil, err
 	}
 	a.Launches = launch.NewLaunches(c.Store)
-	a.Ending = &deprovisioning.Ending{People: people.Finder{Accounts: a.Accounts}, Sessions: a.Sessions, Revoker: a.Tokens.Revoker, Logger: c.Logger}
+	a.Ending = &deprovisioning.Deprovisioner{People: people.Finder{Accounts: a.Accounts}, Sessions: a.Sessions, Revoker: a.Tokens.Revoker, Logger: c.Logger}
 	a.Clients.Sources = nil // added by features of the previous server
 	for _, f := range c.Features {
 		if err := f.Extend(a); err != nil {
@@ -166,8 +166,8 @@ func (a *Core) addFactors(c *Config) {
 }
 
 // between returns the generations of a user and a client.
-func (a *Core) between(user, clientID string) consent.Between {
-	between := consent.Between{User: a.Accounts.Directory.Generation(user)}
+func (a *Core) between(user, clientID string) consent.Generations {
+	between := consent.Generations{User: a.Accounts.Directory.Generation(user)}
 	if client := a.Clients.Configured(clientID); client != nil {
 		between.Client = client.Generation
 	}
@@ -188,7 +188,7 @@ func (a *Core) addSessions(c *Config) {
 		Durable: c.Durable, Keys: c.Keys, Accounts: a.Accounts, Session: c.SessionLifetime, AccessToken: c.AccessTokenLifetime,
 		Refresh: c.RefreshTokenLifetime, Revocations: a.Revocations, SessionKey: session.Key, Checks: c.Checks, Logger: c.Logger,
 		End: func(ctx context.Context, signIn revalidation.SignIn) error {
-			return a.Tokens.Revoker.EndSignIn(ctx, signIn)
+			return a.Tokens.Revoker.RevokeSignIn(ctx, signIn)
 		},
 	})
 	a.Sessions = &session.Sessions{

@@ -88,7 +88,7 @@ func (d *discovery) metadata() Metadata {
 		Scopes:                d.offer.supportedScopes(),
 		ResponseTypes:         []string{"code"},
 		ResponseModes:         []string{flow.ModeQuery, flow.ModeFormPost},
-		GrantTypes:            d.offer.clients.Offered().Names(),
+		GrantTypes:            d.offer.clients.UsableGrantTypes().Names(),
 		SubjectTypes:          []string{"public"},
 		IDTokenAlgorithms:     []string{string(keyring.IDTokenAlgorithm)},
 		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT, "none"},
@@ -138,7 +138,7 @@ func (d *discovery) smartConfiguration() smart.Configuration {
 		RevocationEndpoint: m.RevocationEndpoint, IntrospectionEndpoint: m.IntrospectionEndpoint,
 		RegistrationEndpoint: m.RegistrationEndpoint,
 		ClientAuthentication: m.ClientAuthentication, ClientAlgorithms: m.ClientAlgorithms,
-		GrantTypes: d.offer.clients.Offered().AtTokenEndpoint(), Scopes: m.Scopes,
+		GrantTypes: d.offer.clients.UsableGrantTypes().AtTokenEndpoint(), Scopes: m.Scopes,
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
 		Capabilities: d.offer.capabilityNames(), ManagementEndpoint: m.Issuer + endpoint.Account,
 	}

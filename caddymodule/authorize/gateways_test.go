@@ -183,10 +183,10 @@ func TestRoundTrips(t *testing.T) {
 // late is a store that sends its follower the initial state and no updates.
 type late struct{ store.Shared }
 
-func (l late) Follow(ctx context.Context, tell func(store.Update)) error {
+func (l late) Subscribe(ctx context.Context, tell func(store.Update)) error {
 	ctx, stop := context.WithCancel(ctx)
-	return l.Shared.Follow(ctx, func(u store.Update) {
-		if u.Whole {
+	return l.Shared.Subscribe(ctx, func(u store.Update) {
+		if u.IsComplete {
 			tell(u)
 			return
 		}

@@ -254,8 +254,8 @@ func TestEndingsInAFullStore(t *testing.T) {
 	t.Parallel()
 	const most = 150
 	for name, full := range map[string]store.Store{
-		"memory": store.NewMemory(most, 0, store.EndingKinds...),
-		"file":   boltstore.New(filepath.Join(t.TempDir(), "store.db"), most, store.EndingKinds...),
+		"memory": store.NewMemory(most, 0, store.RevocationKinds...),
+		"file":   boltstore.New(filepath.Join(t.TempDir(), "store.db"), most, store.RevocationKinds...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := authorizetest.New(t, func(c *authorize.Config) {

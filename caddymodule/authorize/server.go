@@ -139,12 +139,12 @@ func named[T any](ctx context.Context, s *Server, term string, do func(ctx conte
 	return do(ctx, sub)
 }
 
-// Meant describes the person for an operator's term ([people.Finder.Meant]): provider, subject, user name and sub.
-func (s *Server) Meant(ctx context.Context, term string) (string, error) {
+// DescribePerson describes the person for an operator's term ([people.Finder.ResolveOne]): provider, subject, user name and sub.
+func (s *Server) DescribePerson(ctx context.Context, term string) (string, error) {
 	if term == "" {
 		return "", nil
 	}
-	meant, err := s.people.Meant(ctx, term)
+	meant, err := s.people.ResolveOne(ctx, term)
 	return meant.String(), err
 }
 
@@ -200,7 +200,7 @@ func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessi
 // EndUser revokes all grants of the user with a sub, including deleted users, and removes enrolled
 // factors, so that a later user with the sub does not inherit them.
 func (s *Server) EndUser(ctx context.Context, sub string) error {
-	if err := s.revoker.EndPerson(ctx, sub, "the operator removed the user"); err != nil {
+	if err := s.revoker.RevokeUserGrants(ctx, sub, "the operator removed the user"); err != nil {
 		return err
 	}
 	_, err := s.factors.Enrolments.Reset(ctx, sub)

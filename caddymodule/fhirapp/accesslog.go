@@ -49,7 +49,7 @@ func (l *LogEncoder) Provision(ctx caddy.Context) error {
 //		wrap <encoder> { … }
 //	}
 func (l *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return option.ParseDirective(d, option.Block{"wrap": option.Guest(&l.WrappedRaw, "caddy.logging.encoders", "format", nil)})
+	return option.ParseDirective(d, option.Block{"wrap": option.PluginModule(&l.WrappedRaw, "caddy.logging.encoders", "format", nil)})
 }
 
 // addressHeaders are the request headers that contain a URI.

@@ -186,7 +186,7 @@ func (a *AdminAPI) refusals(r *http.Request) (any, error) {
 	if id == "" {
 		return nil, badAdminRequest(errors.New("say whose refusals: ?client_id="))
 	}
-	return refusals.Of(app.Issuer, id), nil
+	return refusals.ForClient(app.Issuer, id), nil
 }
 
 func (a *AdminAPI) purge(r *http.Request) (any, error) {
@@ -196,7 +196,7 @@ func (a *AdminAPI) purge(r *http.Request) (any, error) {
 			return nil, badAdminRequest(fmt.Errorf("%q: only url and system say what to forget, and neither may be empty", name))
 		}
 	}
-	n := expand.End(dispatch.Ending{ValueSet: query.Get("url"), CodeSystem: query.Get("system")})
+	n := expand.Invalidate(dispatch.Invalidation{ValueSet: query.Get("url"), CodeSystem: query.Get("system")})
 	return map[string]int{"purged": n}, nil
 }
 

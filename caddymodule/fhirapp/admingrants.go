@@ -111,7 +111,7 @@ func endGrantsOfEach(server *authorize.Server, r *http.Request, query url.Values
 // endGrantsOf revokes the grants of at most one user.
 func endGrantsOf(server *authorize.Server, r *http.Request, query url.Values) (endedGrants, error) {
 	user, clientID := query.Get("user"), query.Get("client_id")
-	person, err := server.Meant(r.Context(), user)
+	person, err := server.DescribePerson(r.Context(), user)
 	if err != nil {
 		return endedGrants{}, err
 	}
@@ -120,10 +120,10 @@ func endGrantsOf(server *authorize.Server, r *http.Request, query url.Values) (e
 		return endedGrants{}, err
 	}
 	ended, err := server.RevokeGrants(r.Context(), user, clientID)
-	if errors.Is(err, token.ErrUnknownHolder) && !released {
+	if errors.Is(err, token.ErrUnknownPrincipal) && !released {
 		return endedGrants{}, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
-	if errors.Is(err, token.ErrUnknownHolder) { // the account has expired
+	if errors.Is(err, token.ErrUnknownPrincipal) { // the account has expired
 		err = nil
 	}
 	return endedGrants{RevokedGrants: ended, Person: person, Released: released, Void: "every code and access token that was given until now"}, err

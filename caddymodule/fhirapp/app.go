@@ -183,12 +183,12 @@ func (a *App) OAuthURIs() smart.OAuthURIs {
 }
 
 // refusals are the recent refusals, kept across reloads.
-var refusals audit.Refusals
+var refusals audit.Rejections
 
 // Audit records an event in the audit log and counts it.
 func (a *App) Audit(ctx context.Context, e audit.Event) {
 	countEvent(e)
-	refusals.Note(a.Issuer, e)
+	refusals.Record(a.Issuer, e)
 	a.events.Record(ctx, e)
 }
 

@@ -106,7 +106,7 @@ func TestAppRefused(t *testing.T) {
 		{"a store key that is not set", App{StoreKeys: []string{"{env.NO_SUCH_KEY}"}}, "store_key: {env.NO_SUCH_KEY}: the environment variable is not set"},
 		{"a previous store key that is too short", App{StoreKeys: []string{storeKey, "short"}}, "openssl rand -base64 32"},
 		{"a store key for what is in memory", App{StoreKeys: []string{storeKey}, StoreRaw: json.RawMessage(`{"store":"memory"}`)}, "lost in a restart"},
-		{"a lag without a shared store", App{RevocationMaxLag: caddy.Duration(time.Minute)}, "revocation_max_lag is for a store"},
+		{"a lag without a shared store", App{RevocationMaxLag: caddy.Duration(time.Minute)}, "revocation_max_lag applies only to a shared store"},
 		{"a lag that is too short", App{RevocationMaxLag: caddy.Duration(time.Second), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
 		{"a lag that is too long", App{RevocationMaxLag: caddy.Duration(2 * time.Hour), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
 		{"a lag that is off", App{RevocationMaxLag: -1, StoreRaw: onServer(t, "")}, ""},

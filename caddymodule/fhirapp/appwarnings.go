@@ -27,7 +27,7 @@ func warnOfClients(logger *slog.Logger, issuerURL string, clients []client.Clien
 			logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+client.SecretCommand, "client_id", c.ID)
 		}
 		if c.Public() && len(c.RedirectURIs) > 0 && c.PKCE == client.PKCEOptional && !local {
-			logger.Warn("public client may leave out PKCE, so that nothing binds a code to whoever asked for it; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
+			logger.Warn("PKCE is optional for a public client, so authorization codes can be stolen; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
 		}
 	}
 }
@@ -45,9 +45,9 @@ func warnWithoutClients(logger *slog.Logger, updater ServerUpdater, c *authorize
 }
 
 // warnOfPeople logs warnings about people without a FHIR resource, because their tokens with user/ scopes may read
-// nothing, and the warnings of warnOfStrangers.
+// nothing, and the warnings of warnAmbiguousAccess.
 func warnOfPeople(logger *slog.Logger, a *App, c *authorize.Config) {
-	warnOfStrangers(logger, a)
+	warnAmbiguousAccess(logger, a)
 	if !grantsUserScopes(a, c) {
 		return
 	}
@@ -63,8 +63,8 @@ func warnOfPeople(logger *slog.Logger, a *App, c *authorize.Config) {
 	}
 }
 
-// warnOfStrangers logs settings that could give one person the access of another.
-func warnOfStrangers(logger *slog.Logger, a *App) {
+// warnAmbiguousAccess logs settings that could give one person the access of another.
+func warnAmbiguousAccess(logger *slog.Logger, a *App) {
 	for _, p := range a.IdentityProviders {
 		for _, s := range p.FHIRUserSearch {
 			if s.System == "" && s.Type != "Practitioner" {
@@ -83,7 +83,7 @@ func warnOfStrangers(logger *slog.Logger, a *App) {
 			}
 		}
 		if l.IDP == "" && tellers > 1 {
-			logger.Warn("anybody who can name a group or claim at one of several providers gets these scopes: say whose it must be (scope_limit idp <name>|local …)", "by", l.By, "claim", l.Claim, "value", l.Value)
+			logger.Warn("scope_limit matches users of every provider with this group or claim; name the provider (scope_limit idp <name>|local …)", "by", l.By, "claim", l.Claim, "value", l.Value)
 		}
 	}
 }

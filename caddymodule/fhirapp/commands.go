@@ -148,7 +148,7 @@ func checkOfStore(path, adapter string) check {
 				return err
 			}
 			defer opened.Close()
-			return store.Try(ctx, opened)
+			return store.Probe(ctx, opened)
 		},
 	}
 }

@@ -20,12 +20,12 @@ import (
 // ConfiguredStore is the durable store of a configuration that is not running.
 type ConfiguredStore struct {
 	*stores.Copy
-	Keys  KeysPlace // location of the signing keys
+	Keys  KeysLocation // location of the signing keys
 	Close func()    // must be called
 }
 
-// KeysPlace is the location of a configuration's signing keys and registered clients.
-type KeysPlace struct {
+// KeysLocation is the location of a configuration's signing keys and registered clients.
+type KeysLocation struct {
 	InStore bool   // whether store_key is set
 	Storage string // identifies Caddy's storage
 }
@@ -85,7 +85,7 @@ func (o StoreOpener) Open(ctx context.Context, path string, mayMake bool) (*Conf
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s", durable.Identity, fhir.Issuer, fhir.Store))
 	durable.Identity = fmt.Sprintf("%x", sum)
-	return &ConfiguredStore{durable, KeysPlace{len(fhir.StoreKeys) > 0, storageSettings(modules)}, cancel}, nil
+	return &ConfiguredStore{durable, KeysLocation{len(fhir.StoreKeys) > 0, storageSettings(modules)}, cancel}, nil
 }
 
 // storageSettings returns a string that identifies a storage of Caddy.

@@ -350,18 +350,18 @@ func sharedGateway(t *testing.T, settings string, backend http.Handler) *gateway
 // elsewhere is another gateway with the same store.
 type elsewhere struct {
 	*expand.Peers
-	ended chan dispatch.Ending
+	ended chan dispatch.Invalidation
 }
 
 func newElsewhere(t *testing.T, server *testServer) elsewhere {
-	e := elsewhere{ended: make(chan dispatch.Ending, 100)}
+	e := elsewhere{ended: make(chan dispatch.Invalidation, 100)}
 	shared := server.gateway("elsewhere")
-	e.Peers = expand.NewPeers(shared, func(one dispatch.Ending) { e.ended <- one }, slog.New(slog.DiscardHandler))
-	go func() { _ = shared.Follow(t.Context(), e.Hear) }()
+	e.Peers = expand.NewPeers(shared, func(one dispatch.Invalidation) { e.ended <- one }, slog.New(slog.DiscardHandler))
+	go func() { _ = shared.Subscribe(t.Context(), e.HandleUpdate) }()
 	return e
 }
 
-func (e elsewhere) want(t *testing.T, what string, wrong func(dispatch.Ending) bool) {
+func (e elsewhere) want(t *testing.T, what string, wrong func(dispatch.Invalidation) bool) {
 	t.Helper()
 	select {
 	case ended := <-e.ended:
@@ -387,19 +387,19 @@ func TestSharedExpansions(t *testing.T) { // not parallel: writes by other tests
 	other := newElsewhere(t, testServer)
 	g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "new"))
 	for range 2 { // once when the response starts, and once after it
-		other.want(t, "a write", func(e dispatch.Ending) bool { return fmt.Sprint(e.Written) != "[ValueSet/1 "+foreign+"]" })
+		other.want(t, "a write", func(e dispatch.Invalidation) bool { return fmt.Sprint(e.Written) != "[ValueSet/1 "+foreign+"]" })
 	}
 	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/expansions?system=http://x.example/cs"); err != nil {
 		t.Fatal(err)
 	}
-	other.want(t, "a wish", func(e dispatch.Ending) bool { return e.CodeSystem != "http://x.example/cs" })
+	other.want(t, "a wish", func(e dispatch.Invalidation) bool { return e.CodeSystem != "http://x.example/cs" })
 
 	gatewaytest.Read(t, g.askFor(foreign, ""))
 	asked := backend.asked.Load()
 	if gatewaytest.Read(t, g.askFor(foreign, "")); backend.asked.Load() != asked {
 		t.Fatal("nothing is cached")
 	}
-	other.Announce(dispatch.Ending{ValueSet: foreign})
+	other.Announce(dispatch.Invalidation{ValueSet: foreign})
 	for end := time.Now().Add(20 * time.Second); backend.asked.Load() == asked && time.Now().Before(end); {
 		gatewaytest.Read(t, g.askFor(foreign, ""))
 	}

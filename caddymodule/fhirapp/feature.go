@@ -112,7 +112,7 @@ type Entry struct {
 	Name    string    `json:"name"`                    // client_id, or user name
 	From    string    `json:"from"`                    // configuration, store or registration
 	Since   time.Time `json:"since,omitzero"`          // time when the entry was added
-	Waits   bool      `json:"waits,omitempty"`         // whether the client awaits approval
+	PendingApproval   bool      `json:"waits,omitempty"`         // whether the client awaits approval
 	Has     bool      `json:"has_secret,omitempty"`    // whether the client has a secret that can be rotated
 	Problem string    `json:"problem,omitempty"`       // why the entry is not active
 	Secret  string    `json:"client_secret,omitempty"` // new secret, which is shown only once

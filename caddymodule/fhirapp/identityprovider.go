@@ -204,14 +204,14 @@ var checkKind = option.OneOf("oidc", "keycloak", "entra", "okta", kindGoogle, "a
 func (k providerKind) complete(c *people.IdentityProvider) {
 	c.Issuer, c.Name = cmp.Or(c.Issuer, k.issuer), cmp.Or(c.Name, k.name)
 	c.ACRClaim, c.SelectAccount = k.acrClaim, k.selectAccount
-	c.ACRMap = over(k.acrMap, c.ACRMap)
+	c.ACRMap = mergeClaims(k.acrMap, c.ACRMap)
 	if c.Claims["email"] == "" { // otherwise email_verified of the kind does not apply
-		c.Claims = over(k.claims, c.Claims)
+		c.Claims = mergeClaims(k.claims, c.Claims)
 	}
 }
 
-// over returns the defaults of a kind, overridden by the configured values.
-func over(known, said map[string]string) map[string]string {
+// mergeClaims returns the defaults of a kind, overridden by the configured values.
+func mergeClaims(known, said map[string]string) map[string]string {
 	if known == nil {
 		return said
 	}

@@ -177,7 +177,7 @@ func (a *App) startStores() error {
 	if err := a.stores.Start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag)); err != nil {
 		return err
 	}
-	a.stores.NotesLoss(func() bool { // if keys exist, tokens were issued, so the file of the store must have existed
+	a.stores.RecordDataLoss(func() bool { // if keys exist, tokens were issued, so the file of the store must have existed
 		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, KeysName(a.Issuer))
 	})
 	appsInUse.Store(a, nil)
@@ -302,7 +302,7 @@ var processStart = sync.OnceValue(time.Now)
 
 // outages returns the latest periods without service: before this process started, and while a remote store was unavailable.
 func outages(s *stores.Set) []store.Outage {
-	return append([]store.Outage{{Over: processStart()}}, s.Outages()...)
+	return append([]store.Outage{{EndedAt: processStart()}}, s.Outages()...)
 }
 
 // statesInUse keeps state of the previous configuration across reloads, by the location of the signing keys.
@@ -330,7 +330,7 @@ func (a *App) loadKeys(place string) error {
 		return err
 	}
 	a.pooled, a.state = place, pooled.(*stateInUse)
-	a.keys.TakeOver(a.state.keys)
+	a.keys.InheritKeys(a.state.keys)
 	return nil
 }
 
@@ -359,7 +359,7 @@ func KeysName(issuer string) string { return "fhir/keys/" + fhirbase.StorageName
 
 // sealingKeys returns the store keys, with their placeholders replaced.
 func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error) {
-	if s.KeepsDurable() != nil {
+	if s.CheckDurability() != nil {
 		return nil, errors.New("store_key puts the signing keys into the store, and those in memory would be lost in a restart; use another store")
 	}
 	return sharedkey.Resolve("store_key", configured, sealedkeys.NewKeys)

@@ -149,7 +149,7 @@ type fakeCache struct {
 
 func (*fakeCache) Destruct() error { return nil }
 
-func (c *fakeCache) End(e dispatch.Ending) int {
+func (c *fakeCache) ApplyInvalidation(e dispatch.Invalidation) int {
 	c.url, c.system = e.ValueSet, e.CodeSystem
 	return c.statistics.Entries
 }

@@ -108,7 +108,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		if strings.Contains(strings.Join(lines, ""), "stacktrace") {
 			t.Errorf("%s: logged with a stack trace", name)
 		}
-		if last := outages(g.app.stores)[1]; !last.Began.After(before) || !last.Over.After(last.Began) {
+		if last := outages(g.app.stores)[1]; !last.Began.After(before) || !last.EndedAt.After(last.Began) {
 			t.Errorf("%s: the outage is remembered as %v", name, last)
 		}
 	}
@@ -121,8 +121,8 @@ func TestStartWithoutStoreIsLoggedOnce(t *testing.T) {
 	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
 	g := startPeer(t, "a", gatewaytest.Folder(t), "\n\t\tstore_key "+key)
 	g.app.prepareKeys()
-	await(t, "the outage is noticed", func() bool { return len(g.logged("until it is back")) > 0 })
-	if lines := g.logged(`"level":"error"`, `"level":"warn"`); len(lines) != 2 || !strings.Contains(lines[0], "starting without the store") {
+	await(t, "the outage is noticed", func() bool { return len(g.logged("until it responds")) > 0 })
+	if lines := g.logged(`"level":"error"`, `"level":"warn"`); len(lines) != 2 || !strings.Contains(lines[0], "starting while the store is unreachable") {
 		t.Errorf("logged:\n%s", strings.Join(lines, ""))
 	}
 }
@@ -136,12 +136,12 @@ func TestReady(t *testing.T) {
 	server.SetDown(true)
 	g.replica().SetMaxLag(time.Nanosecond)
 	await(t, "it is noticed", func() bool {
-		g.app.stores.Settle()
+		g.app.stores.ClearRecovered()
 		_, answer := ready()
 		return answer.Parts["store"] == "unavailable"
 	})
 	status, answer := ready()
-	for _, problem := range []string{"store: the store cannot be reached", "revocations: what other gateways revoke has not been heard for "} {
+	for _, problem := range []string{"store: the store cannot be reached", "revocations: no revocations of other gateways received for "} {
 		if !slices.ContainsFunc(answer.Problems, func(p string) bool { return strings.HasPrefix(p, problem) }) {
 			t.Errorf("problems %q, not %q", answer.Problems, problem)
 		}
@@ -153,7 +153,7 @@ func TestReady(t *testing.T) {
 	server.SetDown(false)
 	await(t, "all is well again", func() bool {
 		status, _ := ready()
-		g.app.stores.Settle()
+		g.app.stores.ClearRecovered()
 		return status == http.StatusOK
 	})
 }

@@ -151,7 +151,7 @@ func (p *testPolicy) Policy(bearer.Site) (rule.Policy, error) { return p, nil }
 
 func (*testPolicy) Failed(*http.Request, error) {}
 
-func (p *testPolicy) Judge(_ context.Context, r rule.Request) (j rule.Judgement) {
+func (p *testPolicy) Evaluate(_ context.Context, r rule.Request) (j rule.Evaluation) {
 	for _, row := range p.Rows {
 		var values []string
 		switch row[1] {

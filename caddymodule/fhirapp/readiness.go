@@ -104,7 +104,7 @@ func (r *readiness) addProviders(ctx context.Context, app *App) {
 
 var (
 	errNotStarted = errors.New("none has started yet")
-	errStopping   = errors.New("the process ends: it takes requests for Caddy's shutdown_delay, and then answers those that it has")
+	errStopping   = errors.New("shutting down: new requests are accepted during Caddy's shutdown_delay, then the running ones finish")
 )
 
 // keysProblem returns why tokens cannot be signed now or after a restart.

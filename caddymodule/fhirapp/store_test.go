@@ -67,7 +67,7 @@ type testServer struct {
 func newTestServer(t *testing.T) *testServer {
 	t.Helper()
 	s := &testServer{
-		Shared: storetest.NewShared(stores.FollowedKinds()...),
+		Shared: storetest.NewShared(stores.SubscribedKinds()...),
 		number: testServersMade.Add(1),
 		byName: map[string]*storetest.Gateway{},
 	}
@@ -111,7 +111,7 @@ func (s *testStore) Provision(caddy.Context) error {
 			Shared: server.gateway(s.Gateway), Check: server.check,
 			Close:       func() error { server.mu.Lock(); defer server.mu.Unlock(); server.closed++; return nil },
 			Connections: func() (open, used int) { return 3, 1 },
-			Own:         "an option",
+			SeparateStoreHint:         "an option",
 		}, nil
 	})
 }
@@ -152,7 +152,7 @@ func TestSharedStoreIsChecked(t *testing.T) {
 	var log bytes.Buffer
 	app.logger = slog.New(slog.NewTextHandler(&log, nil))
 	server.SetDown(true)
-	if err := app.startStores(); err != nil || strings.Count(log.String(), "starting without the store") != 1 {
+	if err := app.startStores(); err != nil || strings.Count(log.String(), "starting while the store is unreachable") != 1 {
 		t.Errorf("a store that is down: %v\n%s", err, log.String())
 	}
 	server.SetDown(false)
@@ -227,7 +227,7 @@ func TestKeysInFilesWarn(t *testing.T) {
 		want string // "": no warning
 	}{
 		{"none shared", App{}, ""},
-		{"shared", App{StoreRaw: onServer(t, "")}, "signing keys and registered clients are in files"},
+		{"shared", App{StoreRaw: onServer(t, "")}, "signing keys and registered clients are in local files"},
 		{"shared, and the keys", App{StoreRaw: onServer(t, ""), StoreKeys: []string{storeKey}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestStoreOfOtherIssuer(t *testing.T) {
 	}
 	for _, gateway := range []string{"y", "x"} { // at another gateway, and after a reload
 		_, err := start(issuerY, gateway)
-		if err == nil || !strings.Contains(err.Error(), issuerX) || !strings.Contains(err.Error(), issuerY) || !strings.Contains(err.Error(), "of its own (an option)") {
+		if err == nil || !strings.Contains(err.Error(), issuerX) || !strings.Contains(err.Error(), issuerY) || !strings.Contains(err.Error(), "separate store for each issuer (an option)") {
 			t.Errorf("at gateway %s: %v", gateway, err)
 		}
 	}
@@ -443,7 +443,7 @@ func TestStoreCameBackEmpty(t *testing.T) {
 	if err := server.Gateway().Delete(t.Context(), store.IssuerKey); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "it is noticed", func() bool { g.app.stores.Settle(); return emptied() })
+	await(t, "it is noticed", func() bool { g.app.stores.ClearRecovered(); return emptied() })
 	if err := g.app.keys.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -451,7 +451,7 @@ func TestStoreCameBackEmpty(t *testing.T) {
 	if status != 200 || len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "came back empty") {
 		t.Errorf("%d %+v", status, answer)
 	}
-	if lines := g.logged("has lost what it held"); len(lines) != 1 {
+	if lines := g.logged("store has lost its data"); len(lines) != 1 {
 		t.Errorf("%d lines", len(lines))
 	}
 	if g.series()["caddy_fhir_store_problem cause=emptied store=test_shared"] != 1 {
@@ -469,7 +469,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			memory := app.stores.Store.(*memory.Store)
 			t.Cleanup(func() { // all gateways of the process share the store
 				memory.SetMaxEntries(0)
-				await(t, "it is well again", func() bool { app.stores.Settle(); return app.stores.Health(context.Background())[1].Problem == nil })
+				await(t, "it is well again", func() bool { app.stores.ClearRecovered(); return app.stores.Health(context.Background())[1].Problem == nil })
 			})
 			for i := range 3 {
 				if err := memory.Put(t.Context(), "k:"+string(rune('a'+i)), nil, time.Minute); err != nil {
@@ -509,7 +509,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			tt.harm(t, app, folder)
 			kind, cause, _ := strings.Cut(tt.cause, " ")
 			await(t, "it is noticed", func() bool {
-				app.stores.Settle()
+				app.stores.ClearRecovered()
 				status, answer := readyWith(t, g.Context)
 				return status == 503 && answer.Parts[tt.part] == cause && len(answer.Problems) == 1
 			})

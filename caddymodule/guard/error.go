@@ -274,7 +274,7 @@ type WaitError struct {
 }
 
 // Error implements error.
-func (e *WaitError) Error() string { return fmt.Sprintf("%s, left alone for %v", e.Why, e.Wait) }
+func (e *WaitError) Error() string { return fmt.Sprintf("%s, next attempt in %v", e.Why, e.Wait) }
 
 // ClaimError identifies the invalid claim of a token. The client gets only the claim's name; the found and expected values
 // are for the log.

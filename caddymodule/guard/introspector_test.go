@@ -353,7 +353,7 @@ func TestIntrospectorConcurrency(t *testing.T) {
 		i.concurrency, i.Network = 2, networkOf
 		var group sync.WaitGroup
 		var passed, waited, crowded atomic.Int64
-		for n := range fairqueue.Places + 50 {
+		for n := range fairqueue.MaxQueued + 50 {
 			group.Go(func() {
 				switch _, err := i.Verify(from(t, fmt.Sprint(n)), fmt.Sprint(n)); {
 				case err == nil:
@@ -367,11 +367,11 @@ func TestIntrospectorConcurrency(t *testing.T) {
 		}
 		group.Wait()
 		// Two at a time, begun at 0 and 3. At 6, half of the timeout has passed.
-		if most.Load() != 2 || passed.Load() != 4 || waited.Load() != fairqueue.Places-4 || crowded.Load() != 50 {
+		if most.Load() != 2 || passed.Load() != 4 || waited.Load() != fairqueue.MaxQueued-4 || crowded.Load() != 50 {
 			t.Errorf("%d at once, %d passed, %d waited, %d came too late",
 				most.Load(), passed.Load(), waited.Load(), crowded.Load())
 		}
-		if got := i.queue.Taken(); got != 0 {
+		if got := i.queue.InUse(); got != 0 {
 			t.Errorf("%d wait for ever", got)
 		}
 	})
@@ -397,7 +397,7 @@ func TestIntrospectorShares(t *testing.T) {
 		i.Network = networkOf
 		var group sync.WaitGroup
 		var crowded atomic.Int64
-		for n := range 2 * fairqueue.Places {
+		for n := range 2 * fairqueue.MaxQueued {
 			group.Go(func() {
 				if _, err := i.Verify(from(t, "flood"), fmt.Sprint("made up ", n)); errors.Is(err, fairqueue.ErrFull) {
 					crowded.Add(1)
@@ -405,7 +405,7 @@ func TestIntrospectorShares(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if got := crowded.Load(); got != 2*fairqueue.Places-fairqueue.Places/2 {
+		if got := crowded.Load(); got != 2*fairqueue.MaxQueued-fairqueue.MaxQueued/2 {
 			t.Errorf("%d of the flood are refused", got)
 		}
 		start := time.Now()

@@ -26,7 +26,7 @@ func follow(t *testing.T, s store.Shared) *follower {
 	go func() {
 		defer close(done)
 		defer begin()
-		_ = s.Follow(ctx, func(u store.Update) { f.hear(u); begin() })
+		_ = s.Subscribe(ctx, func(u store.Update) { f.hear(u); begin() })
 	}()
 	t.Cleanup(func() { end(); <-done })
 	<-began
@@ -36,7 +36,7 @@ func follow(t *testing.T, s store.Shared) *follower {
 func (f *follower) hear(u store.Update) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if u.Whole {
+	if u.IsComplete {
 		clear(f.values)
 	}
 	for _, c := range u.Changes {
@@ -67,7 +67,7 @@ func followerCut(t *testing.T, n *Network) {
 	followed := make(chan error, 1)
 	heard := make(chan struct{}, 1000)
 	go func() {
-		followed <- n.Store.Follow(t.Context(), func(store.Update) {
+		followed <- n.Store.Subscribe(t.Context(), func(store.Update) {
 			select {
 			case heard <- struct{}{}:
 			default:
@@ -98,10 +98,10 @@ func followerSilent(t *testing.T, n *Network) {
 	var heard time.Time
 	followed := make(chan error, 1)
 	go func() {
-		followed <- n.Store.Follow(t.Context(), func(u store.Update) {
+		followed <- n.Store.Subscribe(t.Context(), func(u store.Update) {
 			mu.Lock()
 			defer mu.Unlock()
-			heard = u.Heard
+			heard = u.QueriedAt
 		})
 	}()
 	time.Sleep(n.Timeout)

@@ -41,7 +41,7 @@ type Call struct {
 
 func (h *Handler) begin(r *http.Request) *Call {
 	l := h.now()
-	return &Call{Request: r, handler: h, library: l, Budget: budget.New(r.Context(), l.Definitions().Bounds.Gathered, h.Turn)}
+	return &Call{Request: r, handler: h, library: l, Budget: budget.New(r.Context(), l.Definitions().Bounds.Gathered, h.AcquireSlot)}
 }
 
 func (c *Call) read(w http.ResponseWriter, bare string) ([]parameters.Input, error) {
@@ -83,7 +83,7 @@ func (c *Call) readParameters(p *Parameters, inputs []parameters.Input) error {
 // limit returns the maximum number of codes in the response. X-Too-Costly-Threshold lowers it, so that clients can test
 // the error.
 func (c *Call) limit() int {
-	limit := c.handler.Limits.Most()
+	limit := c.handler.Limits.MaxEntries()
 	if header := c.Header.Get("X-Too-Costly-Threshold"); header != "" {
 		if n, err := strconv.Atoi(header); err == nil && n > 0 {
 			limit = min(limit, n)
@@ -162,7 +162,7 @@ func Fetch[T any](c *Call, l *terminology.Library, try func(*terminology.Library
 		if c.handler.Fetched == nil || len(missed) == 0 || round == terminology.MaxFetches {
 			return result, err
 		}
-		c.Budget.Rest()
+		c.Budget.ReleaseSlot()
 		more, failure := c.handler.Fetched.Complete(c.Context(), missed)
 		if failure != nil {
 			return *new(T), failure
@@ -241,7 +241,7 @@ type Parameters struct {
 
 // read reads the parameters. It ignores unknown ones, as R4 specifies for operations.
 func (p *Parameters) read(inputs []parameters.Input) error {
-	p.Given = inputs
+	p.Parameters = inputs
 	for i := range inputs {
 		in := &inputs[i]
 		if len(in.Value) > maxParameterLength {
@@ -294,14 +294,14 @@ func (p *Parameters) set(in *parameters.Input) (known bool, err error) {
 // with the parameters system and version (R4 CodeSystem/$lookup, $subsumes).
 func (p *Parameters) Coding(suffix string) (c parameters.Coding, err error) {
 	code, whole := "code"+suffix, "coding"+suffix
-	if in := parameters.Find(p.Given, whole); in != nil {
-		if p.Sent(code) {
+	if in := parameters.Find(p.Parameters, whole); in != nil {
+		if p.HasParameter(code) {
 			return c, outcome.BadRequest("invalid", "of the parameters %s and %s only one may be given", code, whole)
 		}
 		return parameters.ParseCoding(in.Complex, whole)
 	}
-	for i := range p.Given {
-		switch in := &p.Given[i]; in.Name {
+	for i := range p.Parameters {
+		switch in := &p.Parameters[i]; in.Name {
 		case code:
 			c.Code = in.Value
 		case "system":

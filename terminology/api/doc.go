@@ -23,6 +23,6 @@
 // timestamp is the time of loading. Both determine the entity tag. Large responses are streamed.
 //
 // Resources sent with a request (tx-resource, valueSet) apply to that request or, with a cache-id, to later ones of the
-// same client. With [Handler.Others], a negative result caused by a missing definition becomes
+// same client. With [Handler.HasOtherServers], a negative result caused by a missing definition becomes
 // [outcome.Error.Provisional], so that other servers can be called first. The caller writes errors ([*outcome.Error]).
 package api

@@ -68,7 +68,7 @@ func TestFetched(t *testing.T) {
 				t.Errorf("the library below was changed: %v", base.Definitions().Counts())
 			}
 			terminologytest.Refused(t, base, "url", test.url)
-			if n, bytes := h.Fetched.Held(); n == 0 || bytes == 0 {
+			if n, bytes := h.Fetched.CacheUsage(); n == 0 || bytes == 0 {
 				t.Errorf("holds %d, %d bytes", n, bytes)
 			}
 		})
@@ -246,7 +246,7 @@ func TestFetchedForget(t *testing.T) {
 		terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/gone"), "a")
 		h.Fetched.Forget(reference)
 		terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", "http://x/gone"), "b")
-		if n, _ := h.Fetched.Held(); n != 1 {
+		if n, _ := h.Fetched.CacheUsage(); n != 1 {
 			t.Errorf("holds %d", n)
 		}
 	}
@@ -258,7 +258,7 @@ func TestFetchedBound(t *testing.T) {
 	for round := range 2 {
 		for i := range 50 {
 			terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", fmt.Sprintf("http://x/%d", i)), fmt.Sprintf("c%d", i))
-			if n, bytes := f.Held(); bytes > 2000 || n > 20 || n == 0 {
+			if n, bytes := f.CacheUsage(); bytes > 2000 || n > 20 || n == 0 {
 				t.Fatalf("round %d: holds %d, %d bytes", round, n, bytes)
 			}
 		}
@@ -270,7 +270,7 @@ func TestFetchedBound(t *testing.T) {
 	for i := range 50 {
 		terminologytest.WantCodes(t, terminologytest.ExpandWith(t, h, "url", fmt.Sprintf("http://x/%d", i)), fmt.Sprintf("c%d", i))
 	}
-	if n, _ := f.Held(); n != 50 {
+	if n, _ := f.CacheUsage(); n != 50 {
 		t.Errorf("holds %d", n)
 	}
 	h.Library = terminologytest.Library(t, fixture.ComposedOf("http://x/1", "2", `{"system":"http://x/cs","concept":[{"code":"other"}]}`))

@@ -60,7 +60,7 @@ func checkAnswer(t *testing.T, h *api.Handler, body []byte) {
 	if e.Expansion.Offset != nil {
 		offset = *e.Expansion.Offset
 	}
-	if e.ResourceType != "ValueSet" || e.URL == "" || e.Status == "" || entries > h.Limits.Most() || entries > max(0, total-offset) {
+	if e.ResourceType != "ValueSet" || e.URL == "" || e.Status == "" || entries > h.Limits.MaxEntries() || entries > max(0, total-offset) {
 		t.Fatalf("got %q", body)
 	}
 	seen := map[string]bool{}

@@ -25,9 +25,9 @@ type Handler struct {
 	// Fetched fetches missing definitions. Default: none.
 	Fetched *terminology.Fetched
 
-	// Others indicates that other servers can be called. If so, a negative $validate-code or $translate due to missing
+	// HasOtherServers indicates that other servers can be called. If so, a negative $validate-code or $translate due to missing
 	// definitions is returned as [outcome.Error.Provisional] of an error that wraps [outcome.ErrIncomplete]. Default: false.
-	Others bool
+	HasOtherServers bool
 
 	// Limits are the maximum sizes of a response and its cost.
 	Limits expansion.Limits
@@ -35,10 +35,10 @@ type Handler struct {
 	// Statement contains members of the CapabilityStatement.
 	Statement Statement
 
-	// Turn acquires a slot for a costly request, which takes more than a few milliseconds, and returns the function that
+	// AcquireSlot acquires a slot for a costly request, which takes more than a few milliseconds, and returns the function that
 	// releases it. If Turn returns an error, the request fails with status 503 and an error that wraps budget.ErrBusy. Default:
 	// unlimited slots.
-	Turn func(ctx context.Context) (leave func(), err error)
+	AcquireSlot func(ctx context.Context) (leave func(), err error)
 
 	// Principal returns the principal of a request if the surrounding server removes its credentials. Resources cached by
 	// cache-id belong to one principal. Default: requests without credentials share one principal.
@@ -73,7 +73,7 @@ func (h *Handler) now() *terminology.Library {
 		l = h.Current()
 	}
 	if h.Fetched != nil {
-		l = h.Fetched.Over(l)
+		l = h.Fetched.Overlay(l)
 	}
 	return l
 }
@@ -86,7 +86,7 @@ func (h *Handler) now() *terminology.Library {
 // The body of a POST is read and restored, so that the request can be forwarded.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	c := h.begin(r)
-	defer c.Budget.Rest()
+	defer c.Budget.ReleaseSlot()
 	inputs, err := c.read(w, "valueSet")
 	if err != nil {
 		return err
@@ -102,13 +102,13 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f, err := negotiate(r, p.Given)
+	f, err := negotiate(r, p.Parameters)
 	if err != nil {
 		return err
 	}
 	x.Library.Use(func() {
 		writer := expansion.NewWriter(x, p.get) // needs the slot because it may build a tree
-		c.Budget.Rest()
+		c.Budget.ReleaseSlot()
 		err = respond(writer, x.Len() > streamed, w, r, f)
 	})
 	return err
@@ -117,7 +117,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 // serve serves an operation that returns a resource.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer Answer) error {
 	c := h.begin(r)
-	defer c.Budget.Rest()
+	defer c.Budget.ReleaseSlot()
 	inputs, err := c.read(w, "")
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer Answer) e
 	}
 	body, err := Fetch(c, c.library, func(l *terminology.Library) ([]byte, []outcome.Missing, error) {
 		body, missed, err := answer(c, l, inputs)
-		if err == nil && h.Others && len(missed) > 0 {
+		if err == nil && h.HasOtherServers && len(missed) > 0 {
 			err = provisional(body, missed)
 		}
 		return body, MissingIn(err), err
@@ -136,7 +136,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer Answer) e
 	if err != nil {
 		return f.provisional(err)
 	}
-	c.Budget.Rest()
+	c.Budget.ReleaseSlot()
 	return f.write(w, r, body)
 }
 

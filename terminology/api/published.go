@@ -65,11 +65,11 @@ func publishedAs(d *definitions.Set, kind, id string) (p published, ok bool) {
 }
 
 func publishedValueSet(vs *definitions.ValueSet) published {
-	return published{kind: "ValueSet", Definition: &vs.Definition, rest: vs.Rest}
+	return published{kind: "ValueSet", Definition: &vs.Definition, rest: vs.OtherMembers}
 }
 
 func publishedCodeSystem(cs *definitions.CodeSystem) published {
-	return published{kind: "CodeSystem", Definition: &cs.Definition, rest: cs.Rest, concepts: cs.Concepts.List}
+	return published{kind: "CodeSystem", Definition: &cs.Definition, rest: cs.OtherMembers, concepts: cs.Concepts.List}
 }
 
 // publishedIn returns all versions of all definitions of a type, in loading order.
@@ -155,8 +155,8 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := h.begin(r)
-	defer c.Budget.Rest()
-	s := resourceSearch{limit: h.Limits.Most(), count: 20, budget: &c.Budget, used: url.Values{}, strict: isStrict(r.Header)}
+	defer c.Budget.ReleaseSlot()
+	s := resourceSearch{limit: h.Limits.MaxEntries(), count: 20, budget: &c.Budget, used: url.Values{}, strict: isStrict(r.Header)}
 	for i := range inputs {
 		if err := s.set(&inputs[i]); err != nil {
 			return err
@@ -165,7 +165,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	kind, _ := typeAndID(r.URL.Path)
 	var found []published
 	for _, p := range publishedIn(c.library.Definitions(), kind) {
-		if err := c.Budget.Spend(1 + s.cost); err != nil {
+		if err := c.Budget.Charge(1 + s.cost); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(s.tests, func(test func(p *published) bool) bool { return !test(&p) }) {
@@ -177,7 +177,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if f == (format{}) {
-		c.Budget.Rest()
+		c.Budget.ReleaseSlot()
 	}
 	return f.write(w, r, bundle)
 }
@@ -258,7 +258,7 @@ func (s *resourceSearch) text(in *parameters.Input, of func(*published) string, 
 		return err
 	}
 	wanted := strings.Split(in.Value, ",")
-	if err := s.budget.Spend(4*len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
+	if err := s.budget.Charge(4*len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
 		return err
 	}
 	for i := range wanted {
@@ -276,7 +276,7 @@ func (s *resourceSearch) text(in *parameters.Input, of func(*published) string, 
 // identifier reads the parameter identifier: comma-separated tokens (R4 §3.1.1.4.10).
 func (s *resourceSearch) identifier(in *parameters.Input) error {
 	wanted := strings.Split(in.Value, ",")
-	if err := s.budget.Spend(len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
+	if err := s.budget.Charge(len(wanted) + len(in.Value)/budget.ReadBytes); err != nil {
 		return err
 	}
 	s.cost += 20 + 4*len(wanted)

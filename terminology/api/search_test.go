@@ -148,7 +148,7 @@ func TestSynonymsOfWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := gather(t, &api.Handler{Library: l}, new(expansion.WholeBuilder), 100, "url", "http://x/all")
+	w := gather(t, &api.Handler{Library: l}, new(expansion.FullExpansionBuilder), 100, "url", "http://x/all")
 	for _, filter := range []string{"htn", "renal dis", "niere", "kidney"} {
 		for name, synonyms := range map[string]*textindex.Synonyms{"with": l.Definitions().Synonyms(), "without": nil} {
 			body, err := w.Expand(expansion.Page{Filter: filter}, synonyms, 100)
@@ -168,7 +168,7 @@ func TestSynonymsOfWhole(t *testing.T) {
 			}
 		}
 	}
-	german := gather(t, &api.Handler{Library: l}, new(expansion.WholeBuilder), 100, "url", "http://x/all", "displayLanguage", "de")
+	german := gather(t, &api.Handler{Library: l}, new(expansion.FullExpansionBuilder), 100, "url", "http://x/all", "displayLanguage", "de")
 	body, err := german.Expand(expansion.Page{Filter: "niere"}, l.Definitions().Synonyms(), 100)
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestGermanCompounds(t *testing.T) {
 				t.Fatal(err)
 			}
 			terminologytest.WantCodes(t, terminologytest.Expand(t, l, "url", "http://x/all", "filter", "schmerz knie"), test.want)
-			w := gather(t, &api.Handler{Library: l}, new(expansion.WholeBuilder), 1000, "url", "http://x/all", "displayLanguage", test.language)
+			w := gather(t, &api.Handler{Library: l}, new(expansion.FullExpansionBuilder), 1000, "url", "http://x/all", "displayLanguage", test.language)
 			if got := strings.Join(fromWhole(t, w, expansion.Page{Filter: "schmerz knie"}).Codes(), " "); got != test.want {
 				t.Errorf("fetched whole: got %q, want %q", got, test.want)
 			}

@@ -19,7 +19,7 @@ import (
 )
 
 // gather builds the full expansion of a handler page by page.
-func gather(t testing.TB, h *api.Handler, b *expansion.WholeBuilder, count int, pairs ...string) *expansion.Whole {
+func gather(t testing.TB, h *api.Handler, b *expansion.FullExpansionBuilder, count int, pairs ...string) *expansion.FullExpansion {
 	t.Helper()
 	for more := true; more; {
 		w, err := terminologytest.Request(h, http.MethodGet, terminologytest.Query(append(pairs, "offset", strconv.Itoa(b.Offset()), "count", strconv.Itoa(count))...))
@@ -30,7 +30,7 @@ func gather(t testing.TB, h *api.Handler, b *expansion.WholeBuilder, count int, 
 			t.Fatal(err)
 		}
 	}
-	whole, err := b.Whole()
+	whole, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func gather(t testing.TB, h *api.Handler, b *expansion.WholeBuilder, count int, 
 }
 
 // fromWhole returns a page of a full expansion.
-func fromWhole(t testing.TB, w *expansion.Whole, p expansion.Page) terminologytest.Expanded {
+func fromWhole(t testing.TB, w *expansion.FullExpansion, p expansion.Page) terminologytest.Expanded {
 	t.Helper()
 	body, err := w.Expand(p, nil, 100_000)
 	if err != nil {
@@ -74,7 +74,7 @@ func TestWholeAnswersAlike(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			b, params := &expansion.WholeBuilder{Terse: test.terse}, test.params
+			b, params := &expansion.FullExpansionBuilder{Terse: test.terse}, test.params
 			if test.terse {
 				params = append(slices.Clip(params), "includeDesignations", "true")
 			}
@@ -121,11 +121,11 @@ func TestWholeKeepsAll(t *testing.T) {
 		`"designation":[{"language":"de","use":{"system":"http://s","code":"c"},"value":"Anfang"}],"_display":{"id":"1"}}`
 	page := `{"resourceType":"ValueSet","id":"i","meta":{"versionId":"3"},"url":"http://x/vs","status":"draft","expansion":{"extension":[{"url":"http://e","valueCode":"x"}],` +
 		`"identifier":"urn:x","timestamp":"2026-01-02","total":1,"offset":0,"parameter":[{"name":"count","valueInteger":9},{"name":"version","valueUri":"http://x|7"}],"contains":[` + entry + `]}}`
-	var b expansion.WholeBuilder
+	var b expansion.FullExpansionBuilder
 	if more, err := b.Add([]byte(page), 9); err != nil || more {
 		t.Fatal(more, err)
 	}
-	w, err := b.Whole()
+	w, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestWholePages(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			var b expansion.WholeBuilder
+			var b expansion.FullExpansionBuilder
 			var err error
 			for i, page := range test.pages {
 				var more bool
@@ -200,7 +200,7 @@ func TestWholePages(t *testing.T) {
 			if errors.Is(err, expansion.ErrContradiction) != test.lie {
 				t.Errorf("got %v", err)
 			}
-			w, wholeErr := b.Whole()
+			w, wholeErr := b.Build()
 			if test.want == "" {
 				if err == nil && wholeErr == nil {
 					t.Error("took it for whole")

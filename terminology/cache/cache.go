@@ -79,8 +79,8 @@ func New(options Options) *Cache {
 	return c
 }
 
-// ErrNotKept is returned for a request with only-if-cached without a stored response: status 504 (RFC 9111 §5.2.1.7).
-var ErrNotKept error = notKept{}
+// ErrNotCached is returned for a request with only-if-cached without a stored response: status 504 (RFC 9111 §5.2.1.7).
+var ErrNotCached error = notKept{}
 
 type notKept struct{}
 
@@ -108,7 +108,7 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, call *Call) error 
 	}
 	switch {
 	case asked.onlyIfCached && (e == nil || age >= max(e.fresh, e.staleWhileRevalidate) || !asked.allows(age)):
-		return ErrNotKept
+		return ErrNotCached
 	case e == nil:
 		return c.forward(w, r, call, t, nil, "miss")
 	case !asked.allows(age):
@@ -341,8 +341,8 @@ func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, call *Call, f 
 }
 
 func (c *Call) writeBody(w http.ResponseWriter, r *http.Request, status int, body []byte, own bool) error {
-	if own && c.BeginOwn != nil {
-		c.BeginOwn(w, status)
+	if own && c.WriteLocalHeader != nil {
+		c.WriteLocalHeader(w, status)
 	} else {
 		w.WriteHeader(status)
 	}
@@ -379,7 +379,7 @@ func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Answer, status
 	if a.Status != http.StatusNotModified && a.Status != http.StatusNoContent {
 		header["Content-Length"] = []string{strconv.Itoa(len(a.Body))}
 	}
-	return call.writeBody(w, r, a.Status, a.Body, a.Own)
+	return call.writeBody(w, r, a.Status, a.Body, a.IsLocal)
 }
 
 // Answer is a response of a [Producer].
@@ -399,8 +399,8 @@ type Answer struct {
 	// same tag, without the cache. Default: a hash of the body.
 	EntityTag string
 
-	// Own reports whether this process produced the response. Default: false, another server did.
-	Own bool
+	// IsLocal reports whether this process produced the response. Default: false, another server did.
+	IsLocal bool
 
 	// Negative marks a fallback response with status 200, which is stored as briefly as a 404. Default: false.
 	Negative bool
@@ -435,9 +435,9 @@ type Call struct {
 	// Produce produces the response. Required.
 	Produce Producer
 
-	// BeginOwn writes the header of a response that this process produced, instead of the writer's WriteHeader. Default:
+	// WriteLocalHeader writes the header of a response that this process produced, instead of the writer's WriteHeader. Default:
 	// nil, WriteHeader.
-	BeginOwn func(w http.ResponseWriter, status int)
+	WriteLocalHeader func(w http.ResponseWriter, status int)
 
 	// Detach returns a context that Produce may use after the client's request has ended. It is called before that.
 	// Default: nil, the request's own context is used.

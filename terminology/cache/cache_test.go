@@ -286,7 +286,7 @@ func TestWishes(t *testing.T) {
 		"max-age, young":    {"max-age=15", "hit; ttl=3590", 1, nil},
 		"no-store":          {"no-store", "fwd=bypass", 2, nil},
 		"only-if-cached":    {"only-if-cached", "hit; ttl=3590", 1, nil},
-		"only, but younger": {"only-if-cached, max-age=5", "", 1, ErrNotKept},
+		"only, but younger": {"only-if-cached, max-age=5", "", 1, ErrNotCached},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestWishes(t *testing.T) {
 		})
 	}
 	err := New(Options{}).Serve(httptest.NewRecorder(), get(expandURL, "Cache-Control: only-if-cached"), &Call{Scheme: plain, Produce: nil})
-	if !errors.Is(err, ErrNotKept) {
+	if !errors.Is(err, ErrNotCached) {
 		t.Errorf("only-if-cached of nothing: %v", err)
 	}
 }

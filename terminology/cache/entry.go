@@ -50,7 +50,7 @@ var storedHeaders = []string{"Content-Type", "Content-Language", "Content-Locati
 var writtenHeaders = storedHeaders[:4]
 
 func newEntry(t *target, a *Answer, f freshness, now time.Time) *entry {
-	e := &entry{key: t.key, status: a.Status, tags: a.Tags, own: a.Own, made: now.Add(-f.age), freshness: f}
+	e := &entry{key: t.key, status: a.Status, tags: a.Tags, own: a.IsLocal, made: now.Add(-f.age), freshness: f}
 	e.origin = make(http.Header, len(storedHeaders))
 	for _, name := range storedHeaders {
 		if values := a.Header[name]; len(values) > 0 {

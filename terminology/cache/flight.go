@@ -152,7 +152,7 @@ func (e *panicError) Unwrap() error {
 	return err
 }
 
-var errNoAnswer = errors.New("no answer was made")
+var errNoAnswer = errors.New("the producer wrote no response")
 
 // produce calls a producer and converts a panic to an error.
 func produce(producer Producer, r *http.Request) (answer *Answer, err error) {

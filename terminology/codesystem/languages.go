@@ -120,7 +120,7 @@ func (l *Languages) Preferred(texts []Text) int {
 		best, found := languageDiffers, -1
 		for i := range texts {
 			like := likeness(texts[i].Language, r.tag)
-			better := like > best || like == best && like > languageDiffers && texts[i].Own && !texts[found].Own
+			better := like > best || like == best && like > languageDiffers && texts[i].IsFromValueSet && !texts[found].IsFromValueSet
 			if better && texts[i].IsDisplay() {
 				best, found = like, i
 			}
@@ -191,7 +191,7 @@ func (l *Languages) isSearched(t *Text) bool {
 // Foreign reports whether a text is in another known language than one returned by [Languages.Best]. Texts of the value
 // set itself are not foreign in any requested language.
 func (l *Languages) Foreign(t *Text, language string) bool {
-	return language != "" && t.Language != "" && likeness(t.Language, language) == languageDiffers && !(t.Own && l.mean(t.Language))
+	return language != "" && t.Language != "" && likeness(t.Language, language) == languageDiffers && !(t.IsFromValueSet && l.mean(t.Language))
 }
 
 // MayBeForeign reports whether displays of a code system may be foreign to a language returned by [Languages.Best].

@@ -22,7 +22,7 @@ type Concept struct {
 // At returns the concept of a [List] with a number.
 func At(number uint32) Concept { return Concept{Number: number} }
 
-// System provides the concepts of a code system. It may implement the optional interfaces below, which [Of] detects. A
+// System provides the concepts of a code system. It may implement the optional interfaces below, which [DetectInterfaces] detects. A
 // System is safe for concurrent use. Callers must not modify the returned bytes and lists.
 type System interface {
 	// Locate returns the concept with a code, ignoring case if the code system does.
@@ -110,10 +110,10 @@ type Search interface {
 	SearchWeight(concept uint32) float64
 }
 
-// Refuser is a [System] that explains invalid codes.
-type Refuser interface {
-	// Refusal returns, for users, why a code is invalid, or "".
-	Refusal(code []byte) string
+// CodeExplainer is a [System] that explains invalid codes.
+type CodeExplainer interface {
+	// InvalidReason returns, for users, why a code is invalid, or "".
+	InvalidReason(code []byte) string
 }
 
 // Explainer is a [Filters] that explains filter mismatches.
@@ -156,11 +156,11 @@ type Concepts struct {
 	Explainer    Explainer    // never nil
 	Notes        Notes        // never nil
 	Dialects     Dialects     // never nil
-	Refuser      Refuser      // never nil
+	Refuser      CodeExplainer      // never nil
 }
 
-// Of detects the interfaces of a system. It calls no methods, because concepts must not be read before their first use.
-func Of(s System) Concepts {
+// DetectInterfaces detects the interfaces of a system. It calls no methods, because concepts must not be read before their first use.
+func DetectInterfaces(s System) Concepts {
 	c := Concepts{System: s}
 	c.List, _ = s.(List)
 	c.Search, _ = s.(Search)
@@ -171,7 +171,7 @@ func Of(s System) Concepts {
 	c.Dialects = optional[Dialects](s, monolingual{s})
 	c.FilterReader = optional[FilterReader](s, plain{})
 	c.Explainer = optional[Explainer](s, plain{})
-	c.Refuser = optional[Refuser](s, plain{})
+	c.Refuser = optional[CodeExplainer](s, plain{})
 	return c
 }
 
@@ -215,7 +215,7 @@ func (plain) Status(Concept) string                                   { return "
 func (plain) AppendExtensions(dst []Extension, _ Concept) []Extension { return dst }
 func (plain) FilterValue(_ int, value string) (string, error)         { return value, nil }
 func (plain) Explain(Concept, int, string, string) string             { return "" }
-func (plain) Refusal([]byte) string                                   { return "" }
+func (plain) InvalidReason([]byte) string                                   { return "" }
 
 // monolingual has only texts in the language of its displays.
 type monolingual struct{ System }
@@ -280,8 +280,8 @@ const (
 	FlagUserAssigned                   // property user-assigned is true: users define meaning and display
 )
 
-// ToldFlags are the flags about the concept itself.
-const ToldFlags = FlagAbstract | FlagInactive | FlagDeprecated | FlagStatus
+// ReportedFlags are the flags about the concept itself.
+const ReportedFlags = FlagAbstract | FlagInactive | FlagDeprecated | FlagStatus
 
 // EqualFold reports whether codes are equal ignoring case.
 func EqualFold(a, b []byte) bool {

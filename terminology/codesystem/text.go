@@ -24,8 +24,8 @@ type Text struct {
 	// Display reports whether the text is a display.
 	Display bool
 
-	// Own reports whether the text is from the value set itself.
-	Own bool
+	// IsFromValueSet reports whether the text is from the value set itself.
+	IsFromValueSet bool
 
 	// Source is the canonical of the supplement that contains the text.
 	Source string

@@ -32,7 +32,7 @@ type CodeSystem struct {
 	byValue        string              // ByValue of a source: see [codesystem.Source]
 	builtIn        bool                // from a source; its concepts must not be read before the first request needs them
 	system         uint32              // index of the URL in SystemTable.List
-	Rest           []fhirjson.Member   // all other members except concept, unchanged
+	OtherMembers           []fhirjson.Member   // all other members except concept, unchanged
 }
 
 // Number returns the number of a concept, or Parsed for a concept of a grammar.
@@ -43,9 +43,9 @@ func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 	return c.Number
 }
 
-// IsWhole reports whether the code system contains every valid code. A grammar without a version may lack recently
+// IsComplete reports whether the code system contains every valid code. A grammar without a version may lack recently
 // added codes, so codes that a value set lists are kept.
-func (cs *CodeSystem) IsWhole() bool {
+func (cs *CodeSystem) IsComplete() bool {
 	return cs.Content == ContentComplete && (cs.Concepts.List != nil || cs.Version != "")
 }
 
@@ -68,8 +68,8 @@ func (cs *CodeSystem) StandsInFor(version string) bool {
 	return cs.Content == ContentStandIn && slices.Contains([]string{"", cs.Version, cs.edition}, version)
 }
 
-// NotListed returns the error for listing all codes of a grammar that has no value set of common codes loaded.
-func (cs *CodeSystem) NotListed() error {
+// NotEnumerableError returns the error for listing all codes of a grammar that has no value set of common codes loaded.
+func (cs *CodeSystem) NotEnumerableError() error {
 	e := outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
 		fmt.Sprintf("The code system %s has a grammar, so its codes cannot be listed; list the ones you need in the value set", cs.Canonical()))
 	if e.Err = outcome.ErrUnsupported; cs.Common != "" {
@@ -143,7 +143,7 @@ func (b *codeSystemBuilder) build() (*CodeSystem, error) {
 	}
 	b.usage.weigh(b.URL, concepts)
 	cs := b.CodeSystem
-	cs.Concepts = codesystem.Of(concepts)
+	cs.Concepts = codesystem.DetectInterfaces(concepts)
 	return &cs, nil
 }
 
@@ -157,7 +157,7 @@ func (b *codeSystemBuilder) member(r *fhirjson.Reader, name string) error {
 	case isLeftOut(name):
 		return r.Skip()
 	}
-	inner, err := r.Keep(name, &b.Rest)
+	inner, err := r.Keep(name, &b.OtherMembers)
 	if err != nil {
 		return err
 	}

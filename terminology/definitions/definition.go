@@ -102,9 +102,9 @@ func (d *Definition) Usable(kind string) error {
 	return outcome.Incomplete("not-supported", "%s %s has %s, which is not understood here", kind, d.Canonical(), d.modifier)
 }
 
-// Standing returns the status to warn users about, or "". Deprecated and withdrawn are always reported; retired,
+// StatusWarning returns the status to warn users about, or "". Deprecated and withdrawn are always reported; retired,
 // experimental and draft are reported only if the value set does not have the same status.
-func (d *Definition) Standing(vs *ValueSet) string {
+func (d *Definition) StatusWarning(vs *ValueSet) string {
 	experimental := func(d *Definition) bool { return d.Experimental != nil && *d.Experimental }
 	switch {
 	case d.standardsStatus == "deprecated" || d.standardsStatus == "withdrawn":

@@ -22,8 +22,8 @@ func (e Entry) IsKnown() bool { return e.Concept != None }
 // IsNumbered reports whether Concept is a concept number.
 func (e Entry) IsNumbered() bool { return e.Concept < Unlisted }
 
-// Own returns the row in which the value set itself lists the entry, or 0.
-func (e Entry) Own() uint32 {
+// ListedRow returns the row in which the value set itself lists the entry, or 0.
+func (e Entry) ListedRow() uint32 {
 	if e.Concept == Unlisted {
 		return 0
 	}
@@ -81,7 +81,7 @@ func (d *Set) Display(e Entry) []byte {
 
 // ownDisplay returns the display that the value set lists for an entry, or nil.
 func (d *Set) ownDisplay(e Entry) []byte {
-	if e.Own() == 0 {
+	if e.ListedRow() == 0 {
 		return nil
 	}
 	table, row := d.Row(e.Listed)
@@ -103,7 +103,7 @@ func (d *Set) FlagsOf(e LocatedEntry) codesystem.Flags {
 
 // storedFlags returns the flags of an entry of a stored expansion.
 func (d *Set) storedFlags(e Entry) codesystem.Flags {
-	if e.Own() == 0 {
+	if e.ListedRow() == 0 {
 		return 0
 	}
 	table, _ := d.Row(e.Listed)
@@ -121,7 +121,7 @@ func (d *Set) SystemOf(e Entry) uint32 {
 
 // DeprecatedIn reports whether the value set marks a listed concept as deprecated.
 func (d *Set) DeprecatedIn(e Entry) bool {
-	if e.Own() == 0 {
+	if e.ListedRow() == 0 {
 		return false
 	}
 	table, _ := d.Row(e.Listed)
@@ -211,20 +211,20 @@ func (d *Set) Described(e LocatedEntry, supplements []Supplement) iter.Seq2[*Cod
 // ownDisplayText appends the value set's own display of an entry, if present.
 func (d *Set) ownDisplayText(dst []codesystem.Text, e Entry, language string) []codesystem.Text {
 	if display := d.ownDisplay(e); len(display) > 0 {
-		dst = append(dst, codesystem.Text{Language: language, Use: codesystem.PreferredForLanguage, Value: display, Display: true, Own: true})
+		dst = append(dst, codesystem.Text{Language: language, Use: codesystem.PreferredForLanguage, Value: display, Display: true, IsFromValueSet: true})
 	}
 	return dst
 }
 
 // ownDesignations appends the value set's own designations of an entry.
 func (d *Set) ownDesignations(dst []codesystem.Text, e Entry) []codesystem.Text {
-	if e.Own() == 0 {
+	if e.ListedRow() == 0 {
 		return dst
 	}
 	table, _ := d.Row(e.Listed)
 	for _, d := range table.designationsOf(e.Listed) {
 		dst = append(dst, codesystem.Text{
-			Language: table.Languages[d.Language], Use: table.Uses[d.Use], Own: true,
+			Language: table.Languages[d.Language], Use: table.Uses[d.Use], IsFromValueSet: true,
 			Value: table.Texts.At(d.Value), Extension: table.Texts.At(d.Extension),
 		})
 	}

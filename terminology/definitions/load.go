@@ -248,7 +248,7 @@ func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 	}
 	switch filepath.Ext(name) {
 	case ".json":
-		return l.resources(ctx, src, fhirjson.NewShortage(maxShortInFile))
+		return l.resources(ctx, src, fhirjson.NewOverhead(maxShortInFile))
 	case ".xml":
 		return l.xmlResource(ctx, src)
 	case ".tgz":
@@ -273,7 +273,7 @@ func (l *resourceLoader) xmlResource(ctx context.Context, src io.Reader) error {
 	if err != nil {
 		return err
 	}
-	return l.resources(ctx, bytes.NewReader(resource), fhirjson.NewShortage(maxShortInFile))
+	return l.resources(ctx, bytes.NewReader(resource), fhirjson.NewOverhead(maxShortInFile))
 }
 
 // fhirPackage loads a FHIR package: a gzipped tar file with resources in the folder package. Other folders are skipped.
@@ -284,7 +284,7 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 		return fmt.Errorf("gzip: %w", err)
 	}
 	unzipped := &unpacked{counted: counted{src: gunzip}, packed: packed, most: l.options.MaxPackage}
-	archive, short := tar.NewReader(unzipped), fhirjson.NewShortage(maxShortInFile)
+	archive, short := tar.NewReader(unzipped), fhirjson.NewOverhead(maxShortInFile)
 	found := false
 	for {
 		header, err := archive.Next()
@@ -387,7 +387,7 @@ func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
 		if err != nil {
 			return fmt.Errorf("zstd: %w", err)
 		}
-		return l.resources(ctx, bytes.NewReader(text), fhirjson.NewShortage(maxShortInFile))
+		return l.resources(ctx, bytes.NewReader(text), fhirjson.NewOverhead(maxShortInFile))
 	}
 	// One goroutine and a small window save memory and CPU for the other work during startup.
 	src, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
@@ -395,7 +395,7 @@ func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
 		return fmt.Errorf("zstd: %w", err)
 	}
 	defer src.Close()
-	return l.resources(ctx, src, fhirjson.NewShortage(maxShortInFile))
+	return l.resources(ctx, src, fhirjson.NewOverhead(maxShortInFile))
 }
 
 // Terminal returns a writer for Options.Terminal, or nil if the file is not a terminal.

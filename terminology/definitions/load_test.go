@@ -182,7 +182,7 @@ func TestLoadingEnds(t *testing.T) {
 	l := newResourceLoader(emptyLibrary())
 	l.options = &Options{MaxValue: 1 << 20}
 	src := io.MultiReader(strings.NewReader(`{"resourceType":"CodeSystem","concept":[`), &ending{cancel: cancel})
-	if err := l.resources(ctx, src, fhirjson.NewShortage(fhirjson.MaxShort)); !errors.Is(err, context.Canceled) {
+	if err := l.resources(ctx, src, fhirjson.NewOverhead(fhirjson.MaxShort)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

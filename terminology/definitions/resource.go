@@ -155,7 +155,7 @@ func IsResourceType(name string) bool {
 var errEmpty = errors.New("empty: no resource in it")
 
 // resources reads JSON resources up to the end of src.
-func (l *resourceLoader) resources(ctx context.Context, src io.Reader, short *fhirjson.Shortage) error {
+func (l *resourceLoader) resources(ctx context.Context, src io.Reader, short *fhirjson.Overhead) error {
 	r := fhirjson.NewSourceReader(ctx, src, l.options.MaxValue).Counting(short)
 	if r.AtEnd() {
 		return errEmpty

@@ -23,7 +23,7 @@ type Set struct {
 	Maps      MapTable      // concept maps
 	Base      *Set          // of an overlay: the underlying Set
 	Loaded    time.Time     // time of loading
-	Sent      Sent          // of an overlay for a request: digest of its resources
+	RequestDigest      RequestDigest          // of an overlay for a request: digest of its resources
 	Bounds    bounds        // limits on the cost of operations
 	Usage     Usage         // usage weights of codes
 	rows      listed        // concepts that value sets enumerate
@@ -45,20 +45,20 @@ func (d *Set) Use(f func()) {
 	runtime.KeepAlive(d)
 }
 
-// Sent identifies the resources of a request by a digest in order. Overlays of the same Set with equal Sent have equal
+// RequestDigest identifies the resources of a request by a digest in order. Overlays of the same Set with equal Sent have equal
 // tables.
-type Sent struct {
+type RequestDigest struct {
 	digest [sha256.Size]byte
 	bytes  int
 }
 
-func (s Sent) with(resource []byte) Sent {
+func (s RequestDigest) with(resource []byte) RequestDigest {
 	digest := sha256.Sum256(resource)
-	return Sent{digest: sha256.Sum256(append(s.digest[:], digest[:]...)), bytes: s.bytes + len(resource)}
+	return RequestDigest{digest: sha256.Sum256(append(s.digest[:], digest[:]...)), bytes: s.bytes + len(resource)}
 }
 
 // Key returns a cache key for the resources followed by others, or "" without any resources.
-func (s Sent) Key(others ...jsontext.Value) string {
+func (s RequestDigest) Key(others ...jsontext.Value) string {
 	for _, resource := range others {
 		s = s.with(resource)
 	}
@@ -70,7 +70,7 @@ func (s Sent) Key(others ...jsontext.Value) string {
 
 // OverlaySize estimates the memory of a request's overlays in bytes; 0 without overlays.
 func OverlaySize(d *Set) (size int) {
-	for size = memoryPerByte * d.Sent.bytes; d != nil && d.OfRequest(); d = d.Base {
+	for size = memoryPerByte * d.RequestDigest.bytes; d != nil && d.OfRequest(); d = d.Base {
 		size += int(unsafe.Sizeof(System{}))*len(d.Systems.List) + 8*len(d.Systems.CodeSystems)
 	}
 	return size
@@ -157,7 +157,7 @@ func over(d *Set, beside bool) *Set {
 	return &Set{
 		Systems: d.Systems.over(beside), ValueSets: d.ValueSets.over(beside), Maps: d.Maps.over(beside),
 		Base: d, Loaded: d.Loaded, Bounds: d.Bounds, Usage: d.Usage, rows: newListed(d.rows.end()), synonyms: d.synonyms,
-		brought: d.brought, Sent: d.Sent,
+		brought: d.brought, RequestDigest: d.RequestDigest,
 	}
 }
 
@@ -168,9 +168,9 @@ func (d *Set) OfRequest() bool { return d.Systems.brought != nil }
 // the few definitions of one request.
 func (d *Set) With(resources ...jsontext.Value) (*Set, error) {
 	o := d.Overlay()
-	loader, short := newResourceLoader(o), fhirjson.NewShortage(fhirjson.MaxShort)
+	loader, short := newResourceLoader(o), fhirjson.NewOverhead(fhirjson.MaxShort)
 	for _, resource := range resources {
-		o.Sent = o.Sent.with(resource)
+		o.RequestDigest = o.RequestDigest.with(resource)
 		r := fhirjson.ReaderOf(resource)
 		r.Counting(short)
 		if err := loader.resource(r); err != nil {
@@ -198,7 +198,7 @@ func (d *Set) Combine(resources []jsontext.Value) (*Set, error) {
 
 // Inline adds a value set of a request and returns it. The value set may lack a URL.
 func (d *Set) Inline(resource jsontext.Value) (*ValueSet, error) {
-	d.Sent = d.Sent.with(resource)
+	d.RequestDigest = d.RequestDigest.with(resource)
 	loader := newResourceLoader(d)
 	err := loader.resource(fhirjson.ReaderOf(resource))
 	if err != nil {

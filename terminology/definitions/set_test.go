@@ -113,7 +113,7 @@ func TestOwnCodeSystems(t *testing.T) {
 	}
 	for name, l := range map[string]*Set{"with it": sent, "with a value set too": sent.Overlay()} {
 		for i, cs := range l.Systems.CodeSystems {
-			if own := l.Systems.IsOwn(uint32(i)); own != (cs.URL == "http://x/sent") {
+			if own := l.Systems.IsFromRequest(uint32(i)); own != (cs.URL == "http://x/sent") {
 				t.Errorf("%s: %s is own: %v", name, cs.URL, own)
 			}
 		}

@@ -70,16 +70,16 @@ func systemOf(s codesystem.Source) (*CodeSystem, error) {
 		return nil, err
 	}
 	cs := b.CodeSystem
-	cs.Concepts, cs.CaseSensitive = codesystem.Of(s.System), s.CaseSensitive
+	cs.Concepts, cs.CaseSensitive = codesystem.DetectInterfaces(s.System), s.CaseSensitive
 	cs.Copyright, cs.Common, cs.edition, cs.byValue, cs.builtIn = s.Copyright, s.Common, s.Edition, s.ByValue, true
 	cs.ReasonIssue = s.ReasonIssue
-	cs.Rest = append(cs.Rest, fhirjson.Member{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))})
+	cs.OtherMembers = append(cs.OtherMembers, fhirjson.Member{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))})
 	cs.Content = contentOf(s)
 	content := cs.Content // content from the source's resource members
 	switch {
 	case cs.Concepts.List == nil:
 		content = contentNotPresent
-		cs.Rest = append(cs.Rest, fhirjson.Member{Name: "compositional", Value: jsontext.Value("true")})
+		cs.OtherMembers = append(cs.OtherMembers, fhirjson.Member{Name: "compositional", Value: jsontext.Value("true")})
 	case s.Common != "", content == ContentStandIn:
 		content = ContentFragment
 	}
@@ -91,6 +91,6 @@ func systemOf(s codesystem.Source) (*CodeSystem, error) {
 // addText adds a member to the read representation unless text is empty.
 func (cs *CodeSystem) addText(name, text string) {
 	if text != "" {
-		cs.Rest = append(cs.Rest, fhirjson.Member{Name: name, Value: fhirjson.AppendString(nil, text)})
+		cs.OtherMembers = append(cs.OtherMembers, fhirjson.Member{Name: name, Value: fhirjson.AppendString(nil, text)})
 	}
 }

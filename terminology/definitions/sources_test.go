@@ -24,7 +24,7 @@ func TestBuiltInIsWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := map[string]string{}
-			for _, m := range cs.Rest {
+			for _, m := range cs.OtherMembers {
 				got[m.Name] = string(m.Value)
 			}
 			if got["content"] != content || got["caseSensitive"] != sensitive || got["copyright"] != `"ours"` || cs.Title != "Own" || !cs.NotSubsuming {

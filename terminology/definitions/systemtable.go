@@ -135,7 +135,7 @@ func (t *SystemTable) currentVersion(versions []uint32) uint32 {
 	versions = t.withoutReplaced(versions)
 	known := slices.ContainsFunc(versions, func(id uint32) bool { return t.CodeSystems[id].builtIn })
 	own := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool {
-		return !t.IsOwn(id) || known && !t.CodeSystems[id].Content.HasConcepts()
+		return !t.IsFromRequest(id) || known && !t.CodeSystems[id].Content.HasConcepts()
 	})
 	if len(own) > 0 {
 		versions = own
@@ -239,13 +239,13 @@ func (t *SystemTable) CodeSystemAt(url, date string) (uint32, error) {
 	}
 	old := slices.DeleteFunc(slices.Clone(t.List[id].Versions), func(index uint32) bool { return !IsBy(t.CodeSystems[index].Date, date) })
 	if len(old) == 0 {
-		return None, NotAsOf("code system", url, date)
+		return None, NewNoVersionError("code system", url, date)
 	}
 	return t.currentVersion(old), nil
 }
 
-// IsOwn reports whether a code system was sent with the request.
-func (t *SystemTable) IsOwn(index uint32) bool { return t.brought[index] }
+// IsFromRequest reports whether a code system was sent with the request.
+func (t *SystemTable) IsFromRequest(index uint32) bool { return t.brought[index] }
 
 // hl7Terminology is the URL prefix of the code systems that HL7 maintains in the package hl7.terminology. R4 contains
 // old copies with R4 or HL7 V2 version numbers, which cannot be compared with those of the package.
@@ -279,7 +279,7 @@ func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) 
 	if !ok {
 		missed := outcome.New(http.StatusNotFound, "not-found", "invalid-code", "", "")
 		missed.MessageID, missed.Text = cs.UnknownCode(c.Code)
-		if missed.Detail = cs.Concepts.Refuser.Refusal([]byte(c.Code)); cs.Content.IsPart() {
+		if missed.Detail = cs.Concepts.Refuser.InvalidReason([]byte(c.Code)); cs.Content.IsPart() {
 			missed.Missing = outcome.MissingOf("CodeSystem", c.System, c.Version)
 		}
 		return e, missed

@@ -25,7 +25,7 @@ type ValueSet struct {
 	Defaults    []parameters.Input // default $expand parameters from the extension valueset-expansion-parameter
 	Contained   []*ValueSet        // contained value sets
 	CodeSystems []uint32           // contained code systems, as indexes in SystemTable.CodeSystems
-	Rest        []fhirjson.Member  // compose and all other members, unchanged
+	OtherMembers        []fhirjson.Member  // compose and all other members, unchanged
 	Stored      *StoredExpansion   // stored expansion that Include was built from; nil: built from compose
 	Partial     string             // reason why a stored expansion without compose may be incomplete
 }
@@ -138,7 +138,7 @@ func (b *valueSetBuilder) member(r *fhirjson.Reader, name string) error {
 	if isLeftOut(name) {
 		return r.Skip()
 	}
-	inner, err := r.Keep(name, &b.vs.Rest)
+	inner, err := r.Keep(name, &b.vs.OtherMembers)
 	if err != nil {
 		return err
 	}

@@ -132,8 +132,8 @@ func CheckDate(date string) error {
 	return &outcome.Error{Status: http.StatusBadRequest, Code: "invalid", Err: errDate, Text: "the parameter date must be a date, like 2026-01-31"}
 }
 
-// NotAsOf returns the error for a definition that is loaded only in versions after a date.
-func NotAsOf(kind, reference, date string) error {
+// NewNoVersionError returns the error for a definition that is loaded only in versions after a date.
+func NewNoVersionError(kind, reference, date string) error {
 	return &outcome.Error{
 		Status: http.StatusUnprocessableEntity, Code: "not-supported", Err: outcome.ErrUnsupported,
 		Text: fmt.Sprintf("%s %s is not here as it was on %s", kind, reference, date),

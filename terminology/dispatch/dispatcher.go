@@ -60,7 +60,7 @@ type Dispatcher struct {
 	state      *State
 	host       Host
 	operations operations
-	sightings  *sightings
+	sightings  *admission
 	schemes    atomic.Pointer[schemes]
 	public     []string // Cache-Control of local responses
 	private    []string // Cache-Control of local responses to authorized requests
@@ -72,7 +72,7 @@ func New(o Options) *Dispatcher {
 		o.Host.CrossOrigin = func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter { return w }
 	}
 	return &Dispatcher{
-		options: o, state: o.State, host: o.Host, operations: newOperations(o.Handler, o.AllOperations), sightings: newSightings(),
+		options: o, state: o.State, host: o.Host, operations: newOperations(o.Handler, o.AllOperations), sightings: newAdmission(),
 		public: []string{"public, no-cache"}, private: []string{"private, no-cache"},
 	}
 }
@@ -127,7 +127,7 @@ func (f *Dispatcher) serveOperation(w http.ResponseWriter, r *http.Request, q *r
 	if res.missing == nil && !q.personal {
 		return res
 	}
-	return q.passOn(w, r, res.failure())
+	return q.streamNext(w, r, res.failure())
 }
 
 // isInstance reports whether the path of an operation contains a resource ID.
@@ -278,7 +278,7 @@ func (f *Dispatcher) passOther(w http.ResponseWriter, r *http.Request, next Next
 	if local == nil {
 		return next.ServeHTTP(w, r)
 	}
-	if answered, err := f.askFirst(w, r, next); answered || err != nil {
+	if answered, err := f.tryNextFirst(w, r, next); answered || err != nil {
 		return err
 	}
 	res := result{by: Here}
@@ -401,8 +401,8 @@ func answerOf(a *remote.Answer) *cache.Answer {
 	return &cache.Answer{Status: a.Status, Header: a.Header, Body: a.Body}
 }
 
-// detour is the error of a producer with a response that must not be stored. It determines how the client gets the response.
-type detour struct {
+// forwardError is the error of a producer with a response that must not be stored. It determines how the client gets the response.
+type forwardError struct {
 	to      destination
 	missing *missing
 }
@@ -415,17 +415,17 @@ const (
 	hereStraight
 )
 
-var toNext = detour{to: nextStored}
+var toNext = forwardError{to: nextStored}
 
-func (d *detour) Error() string {
+func (d *forwardError) Error() string {
 	if d.to == nextStored {
 		return "the next handler is to be asked: " + d.missing.err.Error()
 	}
 	return "the answer is too large to be stored"
 }
 
-func detourOf(err error) *detour {
-	d, _ := errors.AsType[*detour](err)
+func detourOf(err error) *forwardError {
+	d, _ := errors.AsType[*forwardError](err)
 	return d
 }
 
@@ -461,7 +461,7 @@ func errorOf(err error) *Error {
 		status = http.StatusGatewayTimeout
 	case errors.Is(err, context.Canceled):
 		status = statusClientGone
-	case errors.Is(err, cache.ErrNotKept):
+	case errors.Is(err, cache.ErrNotCached):
 		status = http.StatusGatewayTimeout
 		err = &outcome.Error{Status: status, Code: "processing", Text: "There is no answer in the cache, and the request wants no other (only-if-cached).", Err: err}
 	}
@@ -469,7 +469,7 @@ func errorOf(err error) *Error {
 }
 
 func (e *Error) outcome() Outcome {
-	if errors.Is(e.Err, cache.ErrNotKept) || e.Status != 0 && e.Status < http.StatusInternalServerError {
+	if errors.Is(e.Err, cache.ErrNotCached) || e.Status != 0 && e.Status < http.StatusInternalServerError {
 		return Refused
 	}
 	return Failed

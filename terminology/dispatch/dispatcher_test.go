@@ -122,7 +122,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestBeginOwn checks that BeginOwn starts local responses, stored or not, and never responses of other servers. Guards
+// TestBeginOwn checks that WriteLocalHeader starts local responses, stored or not, and never responses of other servers. Guards
 // pass local responses without further checks.
 func TestBeginOwn(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,7 @@
 // # Missing definitions
 //
 // Missing definitions can be fetched from the server behind the next handler: state.go. After several filters on the
-// same value set, its full expansion is fetched from the upstream and searched locally ([remote.Wholes]).
+// same value set, its full expansion is fetched from the upstream and searched locally ([remote.FullExpansions]).
 //
 // # State
 //

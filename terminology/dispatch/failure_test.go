@@ -219,7 +219,7 @@ func TestNewFilterDuringOutage(t *testing.T) {
 	}{"stale": {time.Hour, http.StatusOK}, "no stale": {0, http.StatusBadGateway}} {
 		for _, off := range []bool{false, true} {
 			var down atomic.Bool
-			wholes := &remote.Wholes{After: 1, TTL: time.Nanosecond, MaxStale: tt.stale}
+			wholes := &remote.FullExpansions{After: 1, TTL: time.Nanosecond, MaxStale: tt.stale}
 			g := newSiteBefore(t, "upstream", settings{off: off, wholes: wholes}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if down.Load() {
 					w.WriteHeader(http.StatusBadGateway)
@@ -231,7 +231,7 @@ func TestNewFilterDuringOutage(t *testing.T) {
 			g.expand(foreign + "&count=5&filter=t")
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			for n := 0; n == 0 && ctx.Err() == nil; { // wait for the background fetch
-				n, _ = wholes.Held()
+				n, _ = wholes.CacheUsage()
 			}
 			cancel()
 			down.Store(true)

@@ -37,7 +37,7 @@ type settings struct {
 	upstream string
 	lifetime time.Duration        // lifetime of the upstream's responses
 	fetched  *terminology.Fetched // definitions from the next handler
-	wholes   *remote.Wholes       // full expansions from the upstream
+	wholes   *remote.FullExpansions       // full expansions from the upstream
 }
 
 // site is a dispatcher in front of a next handler.
@@ -64,7 +64,7 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 			t.Fatal(err)
 		}
 	}
-	state.Wholes = s.wholes
+	state.FullExpansions = s.wholes
 	if state.Fetched = s.fetched; s.fetched != nil {
 		state.Backend = remote.Handler{Base: "/fhir/R4"}
 	}
@@ -72,9 +72,9 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 	kept := NewState(state)
 	return &site{t: t, next: plain{next}, host: h, front: New(Options{
 		Base: "/fhir/R4", AllOperations: s.all, State: kept, NextTimeout: time.Minute,
-		Handler: &api.Handler{Current: func() *terminology.Library { return library }, Fetched: kept.Fetched(), Others: true},
+		Handler: &api.Handler{Current: func() *terminology.Library { return library }, Fetched: kept.Fetched(), HasOtherServers: true},
 		Epoch:   func(*terminology.Library) string { return "1" },
-		Host:    Host{Guard: h, Server: h, Metrics: h, Failed: func(_ string, err error) error { return err }, End: func(e Ending) { kept.End(e) }, BeginOwn: h.beginOwn},
+		Host:    Host{Guard: h, Server: h, Metrics: h, Failed: func(_ string, err error) error { return err }, End: func(e Invalidation) { kept.ApplyInvalidation(e) }, WriteLocalHeader: h.beginOwn},
 	})}
 }
 
@@ -151,7 +151,7 @@ type host struct {
 	mu       sync.Mutex
 	counts   map[Outcome]int
 	detached int
-	own      int // number of responses started by BeginOwn
+	own      int // number of responses started by WriteLocalHeader
 }
 
 type principalKey struct{}

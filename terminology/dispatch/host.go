@@ -19,9 +19,9 @@ type Host struct {
 	// CrossOrigin sets the CORS headers and returns the writer for the response. Default: no headers.
 	CrossOrigin func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
 
-	// BeginOwn writes the header of a local response, so that a guard can distinguish it from responses of other servers.
+	// WriteLocalHeader writes the header of a local response, so that a guard can distinguish it from responses of other servers.
 	// Default: WriteHeader.
-	BeginOwn func(w http.ResponseWriter, status int)
+	WriteLocalHeader func(w http.ResponseWriter, status int)
 
 	// Metrics records requests and durations of servers. Required.
 	Metrics Metrics
@@ -29,8 +29,8 @@ type Host struct {
 	// Failed logs a failure of a server and returns the error to use instead. Required.
 	Failed func(server string, err error) error
 
-	// End calls [State.End] of all states of the process and notifies its [Peers]. Required.
-	End func(Ending)
+	// End calls [State.ApplyInvalidation] of all states of the process and notifies its [Peers]. Required.
+	End func(Invalidation)
 }
 
 // Guard identifies the principal that a request was authorized for.
@@ -91,9 +91,9 @@ const (
 // Outcomes lists all outcomes.
 var Outcomes = []Outcome{Here, Stored, Next, Upstream, Refused, Failed}
 
-// Ending is an invalidation of stored responses and of definitions fetched from the backend. It covers all of its
+// Invalidation is an invalidation of stored responses and of definitions fetched from the backend. It covers all of its
 // members; the zero Ending covers everything. Peers exchange it as JSON.
-type Ending struct {
+type Invalidation struct {
 	// Written are changed definitions, by canonical or by type and ID (ValueSet/1), with all dependents.
 	Written []string `json:"written,omitempty"`
 
@@ -104,4 +104,4 @@ type Ending struct {
 	CodeSystem string `json:"code_system,omitempty"`
 }
 
-func (e Ending) isAll() bool { return len(e.Written) == 0 && e.ValueSet == "" && e.CodeSystem == "" }
+func (e Invalidation) isAll() bool { return len(e.Written) == 0 && e.ValueSet == "" && e.CodeSystem == "" }

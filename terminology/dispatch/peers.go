@@ -15,11 +15,11 @@ import (
 
 // PeersOptions configures [Peers]. All fields are required.
 type PeersOptions struct {
-	// End calls [State.End] of all states of this process.
-	End func(Ending)
+	// End calls [State.ApplyInvalidation] of all states of this process.
+	End func(Invalidation)
 
-	// Tell broadcasts a message with a unique ID. Peers that reconnect within the lifetime get it too.
-	Tell func(ctx context.Context, id string, message []byte, lifetime time.Duration) error
+	// Send broadcasts a message with a unique ID. Peers that reconnect within the lifetime get it too.
+	Send func(ctx context.Context, id string, message []byte, lifetime time.Duration) error
 
 	// Logger receives a message when the whole cache is invalidated although less was requested.
 	Logger *slog.Logger
@@ -45,7 +45,7 @@ type Peers struct {
 
 // message is the next message to send. Each waiting caller has added its Ending.
 type message struct {
-	endings []Ending
+	endings []Invalidation
 	done    bool
 }
 
@@ -72,7 +72,7 @@ func NewPeers(o PeersOptions) *Peers {
 }
 
 // Announce broadcasts an invalidation to the peers. It returns after the broadcast succeeded or failed.
-func (p *Peers) Announce(e Ending) {
+func (p *Peers) Announce(e Invalidation) {
 	p.mu.Lock()
 	m := p.next
 	m.add(e)
@@ -97,7 +97,7 @@ func (p *Peers) send() {
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout) // must not depend on the client's connection
 	defer cancel()
-	err := p.options.Tell(ctx, id, m.text(), messageLifetime)
+	err := p.options.Send(ctx, id, m.text(), messageLifetime)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m.done, p.down = true, err != nil
@@ -110,16 +110,16 @@ func (p *Peers) send() {
 	}
 }
 
-// News contains received messages in sending order.
-type News struct {
-	// Whole reports whether Messages contains all messages within their lifetime.
-	Whole bool
+// ReceivedMessages contains received messages in sending order.
+type ReceivedMessages struct {
+	// IsComplete reports whether Messages contains all messages within their lifetime.
+	IsComplete bool
 
 	// Messages are the received messages.
 	Messages []Message
 
-	// Asked is the time of the query: all messages sent before have been received.
-	Asked time.Time
+	// QueriedAt is the time of the query: all messages sent before have been received.
+	QueriedAt time.Time
 }
 
 // Message is a message of a peer or this process.
@@ -128,9 +128,9 @@ type Message struct {
 	Text []byte // message passed to Tell
 }
 
-// Hear applies the invalidations of peers. Call it for all news, even without messages, because news indicate that
+// Apply applies the invalidations of peers. Call it for all news, even without messages, because news indicate that
 // sending may work again. It does not wait for peers.
-func (p *Peers) Hear(n News) {
+func (p *Peers) Apply(n ReceivedMessages) {
 	ended, unsent := p.learn(n)
 	for _, e := range ended {
 		p.options.End(e)
@@ -149,12 +149,12 @@ func (p *Peers) Hear(n News) {
 }
 
 // learn returns the invalidations to apply, and whether endings are waiting to be sent.
-func (p *Peers) learn(n News) (ended []Ending, unsent bool) {
+func (p *Peers) learn(n ReceivedMessages) (ended []Invalidation, unsent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pause := n.Asked.Sub(p.heard); pause > messageLifetime-messageMargin {
-		p.options.Logger.Info("cached expansions removed: it is not known what other gateways removed meanwhile", "unheard", pause.Round(time.Second))
-		ended = []Ending{{}}
+	if pause := n.QueriedAt.Sub(p.heard); pause > messageLifetime-messageMargin {
+		p.options.Logger.Info("cached expansions cleared: invalidations of other gateways may have been missed", "unheard", pause.Round(time.Second))
+		ended = []Invalidation{{}}
 	}
 	ids := make(map[string]bool, len(n.Messages))
 	for _, m := range n.Messages {
@@ -164,12 +164,12 @@ func (p *Peers) learn(n News) (ended []Ending, unsent bool) {
 			ended = appendEndings(ended, endingsOf(m.Text)...)
 		}
 	}
-	if n.Whole && p.lost(ids, n.Asked) {
-		p.options.Logger.Warn("cached expansions are removed everywhere: the store has lost what this gateway told the others")
-		p.next.add(Ending{})
+	if n.IsComplete && p.lost(ids, n.QueriedAt) {
+		p.options.Logger.Warn("cached expansions cleared on all gateways: the store has lost this gateway's invalidations")
+		p.next.add(Invalidation{})
 	}
-	if n.Asked.After(p.heard) {
-		p.heard = n.Asked
+	if n.QueriedAt.After(p.heard) {
+		p.heard = n.QueriedAt
 	}
 	p.down = false
 	return ended, len(p.next.endings) > 0
@@ -186,12 +186,12 @@ func (p *Peers) lost(there map[string]bool, asked time.Time) (lost bool) {
 	return lost
 }
 
-func (m *message) add(endings ...Ending) { m.endings = appendEndings(m.endings, endings...) }
+func (m *message) add(endings ...Invalidation) { m.endings = appendEndings(m.endings, endings...) }
 
 // appendEndings appends endings, or replaces all of them with an invalidation of everything.
-func appendEndings(to []Ending, more ...Ending) []Ending {
-	if to = append(to, more...); len(to) > maxEndings || slices.ContainsFunc(to, Ending.isAll) {
-		return []Ending{{}}
+func appendEndings(to []Invalidation, more ...Invalidation) []Invalidation {
+	if to = append(to, more...); len(to) > maxEndings || slices.ContainsFunc(to, Invalidation.isAll) {
+		return []Invalidation{{}}
 	}
 	return to
 }
@@ -205,9 +205,9 @@ func (m *message) text() []byte {
 }
 
 // endingsOf parses a message. An invalid message, e.g. from a later version, invalidates everything.
-func endingsOf(text []byte) (list []Ending) {
+func endingsOf(text []byte) (list []Invalidation) {
 	if err := json.Unmarshal(text, &list); err != nil || len(list) == 0 {
-		return []Ending{{}}
+		return []Invalidation{{}}
 	}
 	return list
 }

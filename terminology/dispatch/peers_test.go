@@ -72,9 +72,9 @@ func newGateways(t testing.TB, n int, b *board, backend http.Handler, fetched bo
 		}
 		g := &gateway{site: newSite(t, s, backend), board: b}
 		state := g.front.state
-		g.peers = NewPeers(PeersOptions{End: func(e Ending) { state.End(e) }, Tell: b.tell, Logger: slog.New(slog.DiscardHandler)})
-		g.front.host.End = func(e Ending) {
-			state.End(e)
+		g.peers = NewPeers(PeersOptions{End: func(e Invalidation) { state.ApplyInvalidation(e) }, Send: b.tell, Logger: slog.New(slog.DiscardHandler)})
+		g.front.host.End = func(e Invalidation) {
+			state.ApplyInvalidation(e)
 			g.peers.Announce(e)
 		}
 		state.announce = g.peers.Announce
@@ -89,8 +89,8 @@ func (g *gateway) hear() {
 		return
 	}
 	g.board.mu.Lock()
-	n := News{Whole: g.read < 0 || g.lost != g.board.lost, Asked: time.Now()}
-	if n.Whole {
+	n := ReceivedMessages{IsComplete: g.read < 0 || g.lost != g.board.lost, QueriedAt: time.Now()}
+	if n.IsComplete {
 		g.read = 0
 	}
 	for _, p := range g.board.posts[g.read:] {
@@ -100,7 +100,7 @@ func (g *gateway) hear() {
 	}
 	g.read, g.lost = len(g.board.posts), g.board.lost
 	g.board.mu.Unlock()
-	g.peers.Hear(n)
+	g.peers.Apply(n)
 }
 
 // untold reports whether the last message of this gateway could not be sent.
@@ -238,8 +238,8 @@ func TestPeersDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs, told := true, 0
 		p := NewPeers(PeersOptions{
-			End: func(Ending) {}, Logger: slog.New(slog.DiscardHandler),
-			Tell: func(ctx context.Context, _ string, text []byte, _ time.Duration) error {
+			End: func(Invalidation) {}, Logger: slog.New(slog.DiscardHandler),
+			Send: func(ctx context.Context, _ string, text []byte, _ time.Duration) error {
 				if hangs {
 					<-ctx.Done()
 					return ctx.Err()
@@ -251,14 +251,14 @@ func TestPeersDoNotWait(t *testing.T) {
 		began := time.Now()
 		var all sync.WaitGroup
 		for n := range 20 {
-			all.Go(func() { p.Announce(Ending{ValueSet: fmt.Sprint(n)}) })
+			all.Go(func() { p.Announce(Invalidation{ValueSet: fmt.Sprint(n)}) })
 		}
 		all.Wait()
 		if waited := time.Since(began); waited > sendTimeout {
 			t.Errorf("waited %v", waited)
 		}
 		hangs = false
-		p.Hear(News{Asked: time.Now()})
+		p.Apply(ReceivedMessages{QueriedAt: time.Now()})
 		synctest.Wait()
 		if told != 20 {
 			t.Errorf("told %d", told)
@@ -278,8 +278,8 @@ func TestEndingsOf(t *testing.T) {
 		}
 	}
 	for name, m := range map[string]message{
-		"long":      {endings: []Ending{{ValueSet: strings.Repeat("x", maxText)}}},
-		"not UTF-8": {endings: []Ending{{ValueSet: "\xff"}}},
+		"long":      {endings: []Invalidation{{ValueSet: strings.Repeat("x", maxText)}}},
+		"not UTF-8": {endings: []Invalidation{{ValueSet: "\xff"}}},
 	} {
 		if text := m.text(); !endingsOf(text)[0].isAll() {
 			t.Errorf("%s: %.60s", name, text)
@@ -287,7 +287,7 @@ func TestEndingsOf(t *testing.T) {
 	}
 	var many message
 	for range 2 * maxEndings {
-		many.add(Ending{ValueSet: "x"})
+		many.add(Invalidation{ValueSet: "x"})
 	}
 	if len(many.endings) > maxEndings || !many.endings[0].isAll() {
 		t.Errorf("%d endings", len(many.endings))
@@ -298,7 +298,7 @@ func TestEndingsOf(t *testing.T) {
 func TestOtherWritesAreNotTold(t *testing.T) {
 	t.Parallel()
 	g := newSite(t, settings{}, expanding())
-	g.front.host.End = func(e Ending) { t.Errorf("ended %+v", e) }
+	g.front.host.End = func(e Invalidation) { t.Errorf("ended %+v", e) }
 	g.write(http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"Patient"}}]}`)
 }
 

@@ -69,7 +69,7 @@ type request struct {
 	path     string   // path below the FHIR base: ValueSet/$expand
 	personal bool     // the response is only for this client
 	schemes  *schemes // schemes of keys; nil disables the cache
-	known    sighting
+	known    requestRecord
 	number   uint64 // number in the sightings; 0 if none
 	body     []byte // body of a POST; nil until read
 }
@@ -124,10 +124,10 @@ func (q *request) readBody(r *http.Request) (err error) {
 	return nil
 }
 
-// sightings records recent requests and whether the next handler served them. Most requests of a user who types letter
+// admission records recent requests and whether the next handler served them. Most requests of a user who types letter
 // by letter are never repeated, so a request seen for the first time skips the cache. Repeated requests have a separate
 // table, so that others do not evict them. A wrong entry is harmless.
-type sightings struct {
+type admission struct {
 	hash  maphash.Seed
 	once  [1 << sightingBits]atomic.Uint64
 	often [1 << sightingBits]atomic.Uint64
@@ -135,21 +135,21 @@ type sightings struct {
 
 const sightingBits = 16
 
-// sighting is the record of a request.
-type sighting uint8
+// requestRecord is the record of a request.
+type requestRecord uint8
 
 const (
-	unseen sighting = iota
+	unseen requestRecord = iota
 	seen
 	seenNext // served by the next handler
 )
 
-func newSightings() *sightings { return &sightings{hash: maphash.MakeSeed()} }
+func newAdmission() *admission { return &admission{hash: maphash.MakeSeed()} }
 
-func (s *sightings) seed(epoch string) uint64 { return maphash.String(s.hash, epoch) }
+func (s *admission) seed(epoch string) uint64 { return maphash.String(s.hash, epoch) }
 
 // number returns a nonzero even hash of a request.
-func (s *sightings) number(r *http.Request, seed uint64) uint64 {
+func (s *admission) number(r *http.Request, seed uint64) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.hash)
 	maphash.WriteComparable(&h, seed)
@@ -167,7 +167,7 @@ func (s *sightings) number(r *http.Request, seed uint64) uint64 {
 }
 
 // look returns the record of a request and updates the tables.
-func (s *sightings) look(n uint64) sighting {
+func (s *admission) look(n uint64) requestRecord {
 	slot := n >> (64 - sightingBits)
 	known := s.often[slot].Load()
 	if known|1 != n|1 {
@@ -184,7 +184,7 @@ func (s *sightings) look(n uint64) sighting {
 }
 
 // isNext records that the next handler served a request.
-func (s *sightings) isNext(n uint64) {
+func (s *admission) isNext(n uint64) {
 	slot := n >> (64 - sightingBits)
 	for _, list := range []*atomic.Uint64{&s.once[slot], &s.often[slot]} {
 		list.CompareAndSwap(n, n|1)
@@ -195,7 +195,7 @@ func (s *sightings) isNext(n uint64) {
 // handler. Local responses too large to store are computed again. For those of the next handler, the result is missing.
 func (q *request) serveStored(w http.ResponseWriter, r *http.Request) result {
 	f, s := q.front, q.schemes
-	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.host.Server.Detach, BeginOwn: f.host.BeginOwn}
+	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.host.Server.Detach, WriteLocalHeader: f.host.WriteLocalHeader}
 	d := &toNext
 	if q.known != seenNext {
 		call.Principal, call.Produce = f.host.Guard.Client(r.Context()), q.produceShared
@@ -232,7 +232,7 @@ func written(by Outcome, err error) result {
 func (q *request) produceShared(r *http.Request) (*cache.Answer, error) {
 	made := q.make(r)
 	if made.missing != nil {
-		return nil, &detour{nextStored, made.missing}
+		return nil, &forwardError{nextStored, made.missing}
 	}
 	return made.answer, made.err
 }
@@ -274,17 +274,17 @@ func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 	return resultOf(err)
 }
 
-// ownWriter starts a local response with BeginOwn.
+// ownWriter starts a local response with WriteLocalHeader.
 type ownWriter struct {
 	http.ResponseWriter
 	begin func(w http.ResponseWriter, status int)
 }
 
 func (f *Dispatcher) own(w http.ResponseWriter) http.ResponseWriter {
-	if f.host.BeginOwn == nil {
+	if f.host.WriteLocalHeader == nil {
 		return w
 	}
-	return &ownWriter{w, f.host.BeginOwn}
+	return &ownWriter{w, f.host.WriteLocalHeader}
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -301,13 +301,13 @@ func (q *request) makeHere(r *http.Request) result {
 	recorder := remote.NewRecorder(maxHeldHere)
 	err := q.local(recorder, r)
 	switch {
-	case recorder.Cut():
-		return result{err: &detour{to: hereStraight}}
+	case recorder.IsTruncated():
+		return result{err: &forwardError{to: hereStraight}}
 	case err != nil:
 		return resultOf(err)
 	}
 	a := recorded(recorder)
-	a.Own = true
+	a.IsLocal = true
 	if a.Status == http.StatusOK { // keeps the entity tag, which clients may have received before the response was stored
 		a.EntityTag, a.Tags = strings.Trim(a.Header.Get("Etag"), `"`), definitionsOf(a.Body)
 		if a.Tags != nil && isInstance(q.path) { // a write of a resource with this ID must invalidate the response
@@ -391,7 +391,7 @@ func (q *request) askUpstream(r *http.Request, m *missing) result {
 	}
 	asked := q.asking(r)
 	subject := remote.SubjectOf(asked)
-	server := f.state.routes.Server(subject.Lacking(m.err))
+	server := f.state.routes.Server(subject.WithMissing(m.err))
 	if server == nil {
 		return result{missing: m}
 	}
@@ -406,7 +406,7 @@ func (q *request) askUpstream(r *http.Request, m *missing) result {
 	switch {
 	case err != nil:
 		err = f.host.Failed(server.Base(), err)
-		if stale, _ := f.state.wholes.Stale(server, asked, f.options.Handler.Current().Definitions().Synonyms()); stale != nil && !errors.Is(err, context.Canceled) {
+		if stale, _ := f.state.wholes.StaleAnswer(server, asked, f.options.Handler.Current().Definitions().Synonyms()); stale != nil && !errors.Is(err, context.Canceled) {
 			return result{answer: answerOf(stale)}
 		}
 		return result{err: unavailable(m.afterUpstream(err), err)}
@@ -415,14 +415,14 @@ func (q *request) askUpstream(r *http.Request, m *missing) result {
 	}
 	answer, right := accepted(asked, subject.ValueSet, theirs)
 	if right {
-		f.state.wholes.Asked(server, asked, theirs)
+		f.state.wholes.RecordResponse(server, asked, theirs)
 	}
 	return result{answer: answer}
 }
 
 // asking returns the request in the form for other servers.
 func (q *request) asking(r *http.Request) remote.Question {
-	return remote.Read(remote.Request{
+	return remote.ParseQuestion(remote.Request{
 		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
 		Accept: r.Header.Get("Accept"), AcceptLanguage: negotiation.Languages(r.Header["Accept-Language"]), IfNoneMatch: r.Header.Get("If-None-Match"),
 	})
@@ -444,11 +444,11 @@ func (q *request) askNext(r *http.Request, m *missing) result {
 	request := q.forNext(r, recorder)
 	err := recorder.Record(func(w http.ResponseWriter) error { return q.next.ServeHTTP(w, request) })
 	f.host.Metrics.NextTook(r.Context(), time.Since(start), err)
-	wait := f.state.backoff.Note(recorder.Status(), recorder.Header(), false)
+	wait := f.state.backoff.RecordRetryAfter(recorder.Status(), recorder.Header(), false)
 	switch {
-	case recorder.Cut() && remote.Begins(q.path, recorder.Header(), recorder.Body()):
-		return result{err: &detour{nextStraight, m}}
-	case recorder.Cut():
+	case recorder.IsTruncated() && remote.Begins(q.path, recorder.Header(), recorder.Body()):
+		return result{err: &forwardError{nextStraight, m}}
+	case recorder.IsTruncated():
 		_, err = recorder.Answer(q.path) // returns the error for oversized responses
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -487,7 +487,7 @@ func (q *request) readNext(r *http.Request, recorder *remote.Recorder, m *missin
 		asked := q.asking(r)
 		answer, _ := accepted(asked, remote.SubjectOf(asked).ValueSet, theirs)
 		return result{answer: withCookies(answer, recorder)}
-	case m.unknown && recorder.Status() >= http.StatusMultipleChoices && isTold(recorder):
+	case m.unknown && recorder.Status() >= http.StatusMultipleChoices && isPassedToClient(recorder):
 		return result{answer: recorded(recorder)}
 	}
 	if !errors.Is(err, remote.ErrRefused) { // a refusal concerns only this client
@@ -496,9 +496,9 @@ func (q *request) readNext(r *http.Request, recorder *remote.Recorder, m *missin
 	return result{err: unavailable(m.afterNext(err), err)}
 }
 
-// isTold reports whether an unsuccessful response is passed to the client: a redirect, a client error, or a failure
+// isPassedToClient reports whether an unsuccessful response is passed to the client: a redirect, a client error, or a failure
 // with an OperationOutcome.
-func isTold(recorder *remote.Recorder) bool {
+func isPassedToClient(recorder *remote.Recorder) bool {
 	return recorder.Status() < http.StatusInternalServerError || bytes.Contains(recorder.Body(), []byte(`"OperationOutcome"`))
 }
 
@@ -511,8 +511,8 @@ func withCookies(a *cache.Answer, recorder *remote.Recorder) *cache.Answer {
 	return a
 }
 
-// passOn streams the next handler's response to the client. here is the error of the local attempt.
-func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) result {
+// streamNext streams the next handler's response to the client. here is the error of the local attempt.
+func (q *request) streamNext(w http.ResponseWriter, r *http.Request, here error) result {
 	if errors.Is(here, outcome.ErrUnknown) {
 		return q.passUnknown(w, r, here)
 	}
@@ -522,7 +522,7 @@ func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) res
 // passUnknown streams any response of the next handler, because only the next handler can have the value set. Without a
 // next handler, it returns the local error.
 func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error) result {
-	if answered, err := q.front.askFirst(w, r, q.next); answered || err != nil {
+	if answered, err := q.front.tryNextFirst(w, r, q.next); answered || err != nil {
 		return result{by: Next, err: err}
 	}
 	return result{err: here}
@@ -541,8 +541,8 @@ func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here er
 	return result{err: here}
 }
 
-// askFirst streams the next handler's response and reports whether the handler responded.
-func (f *Dispatcher) askFirst(w http.ResponseWriter, r *http.Request, next NextHandler) (answered bool, err error) {
+// tryNextFirst streams the next handler's response and reports whether the handler responded.
+func (f *Dispatcher) tryNextFirst(w http.ResponseWriter, r *http.Request, next NextHandler) (answered bool, err error) {
 	answer := &responseWriter{ResponseWriter: w}
 	err = f.measureNext(answer, r, next)
 	return answer.status != 0, err

@@ -25,8 +25,8 @@ type StateOptions struct {
 	// Routes select the terminology server for a request. Default: nil, no server.
 	Routes *remote.Routes
 
-	// Wholes are full expansions fetched from terminology servers. Default: nil, disabled.
-	Wholes *remote.Wholes
+	// FullExpansions are full expansions fetched from terminology servers. Default: nil, disabled.
+	FullExpansions *remote.FullExpansions
 
 	// Fetched contains definitions of the server behind the next handler. [NewState] sets its Source and Changed. Default:
 	// nil, disabled.
@@ -37,7 +37,7 @@ type StateOptions struct {
 
 	// Announce broadcasts to the peers that a repeated fetch found a changed definition of the next handler. Default: no
 	// broadcast.
-	Announce func(Ending)
+	Announce func(Invalidation)
 }
 
 // State contains the data that outlives a [Dispatcher]: stored responses, fetched definitions, and the servers to call.
@@ -45,16 +45,16 @@ type StateOptions struct {
 type State struct {
 	cache   *cache.Cache // nil disables storing
 	routes  *remote.Routes
-	wholes  *remote.Wholes // nil disables fetching
+	wholes  *remote.FullExpansions // nil disables fetching
 	backend *backend       // nil disables fetching definitions
 	backoff remote.Backoff // state of the next handler
 
-	announce func(Ending) // nil: no broadcast
+	announce func(Invalidation) // nil: no broadcast
 }
 
 // NewState returns a state.
 func NewState(o StateOptions) *State {
-	s := &State{cache: o.Cache, routes: o.Routes, wholes: o.Wholes, announce: o.Announce}
+	s := &State{cache: o.Cache, routes: o.Routes, wholes: o.FullExpansions, announce: o.Announce}
 	if o.Fetched != nil {
 		s.backend = newBackend(o.Fetched, o.Backend, &s.backoff)
 		s.backend.fetched.Changed = s.changed
@@ -92,7 +92,7 @@ func (s Statistics) Plus(t Statistics) Statistics {
 
 // Statistics returns the statistics of this state.
 func (s *State) Statistics() (sum Statistics) {
-	sum.Pulled, sum.PulledBytes = s.wholes.Held()
+	sum.Pulled, sum.PulledBytes = s.wholes.CacheUsage()
 	if s.cache != nil {
 		c := s.cache.Stats()
 		sum.Hits, sum.Misses, sum.Stale, sum.Evictions = c.Hits, c.Misses, c.Stale, c.Evictions
@@ -194,9 +194,9 @@ func readHead(resource []byte) (h resourceHead, ok bool) {
 	return h, err == nil && slices.Contains(definitionTypes, h.Type)
 }
 
-// End removes responses and definitions, and returns the number of removed responses. It removes all if the
+// ApplyInvalidation removes responses and definitions, and returns the number of removed responses. It removes all if the
 // dependencies of a written definition are unknown.
-func (s *State) End(e Ending) (n int) {
+func (s *State) ApplyInvalidation(e Invalidation) (n int) {
 	if e.isAll() {
 		return s.endAll()
 	}
@@ -247,7 +247,7 @@ func (s *State) endCodeSystem(url string) int {
 
 // changed invalidates the dependents of a definition that changed without a write through this gateway.
 func (s *State) changed(url string) {
-	e := Ending{}
+	e := Invalidation{}
 	if url == "" && s.cache != nil {
 		s.cache.Purge()
 	}

@@ -223,9 +223,9 @@ func TestCacheIDIsFound(t *testing.T) {
 
 func TestSightings(t *testing.T) {
 	t.Parallel()
-	s := newSightings()
+	s := newAdmission()
 	const question = 0xabcdef0000000002
-	for i, want := range []sighting{unseen, seen, seen} {
+	for i, want := range []requestRecord{unseen, seen, seen} {
 		if got := s.look(question); got != want {
 			t.Errorf("look %d: %v, want %v", i, got, want)
 		}
@@ -253,7 +253,7 @@ func TestSightings(t *testing.T) {
 // A scan of a million one-time requests does not evict popular requests.
 func TestScanLeavesSightings(t *testing.T) {
 	t.Parallel()
-	s, random := newSightings(), rand.New(rand.NewPCG(1, 2))
+	s, random := newAdmission(), rand.New(rand.NewPCG(1, 2))
 	hot := make([]uint64, 1000)
 	for i := range hot {
 		hot[i] = random.Uint64()&^1 | 2

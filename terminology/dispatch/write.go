@@ -89,7 +89,7 @@ func (c *write) forget() {
 	if c.batch && !c.body.mentions() {
 		return
 	}
-	c.front.host.End(Ending{Written: c.names()})
+	c.front.host.End(Invalidation{Written: c.names()})
 }
 
 // names returns the canonical and reference of the written definition, or nil if they are uncertain.

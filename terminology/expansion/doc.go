@@ -1,5 +1,5 @@
 // Package expansion implements ValueSet/$expand: [New] returns the [Expansion] for a [Query], and a [Writer] writes
-// it as JSON. A [Whole] searches and pages a full expansion of another server.
+// it as JSON. A [FullExpansion] searches and pages a full expansion of another server.
 //
 // # Files
 //

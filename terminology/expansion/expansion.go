@@ -80,7 +80,7 @@ func (x *Expansion) isVersioned(e definitions.Entry) bool { return x.List.Versio
 
 // hasOneText reports whether an entry has only one display and no designations.
 func (x *Expansion) hasOneText(e definitions.Entry) bool {
-	return !x.detailed || e.Own() == 0 && e.IsKnown() && !x.languages.Only && len(x.List.Supplements) == 0 &&
+	return !x.detailed || e.ListedRow() == 0 && e.IsKnown() && !x.languages.Only && len(x.List.Supplements) == 0 &&
 		x.Library.Flags(e)&codesystem.FlagDesignated == 0
 }
 
@@ -120,11 +120,11 @@ func (x *Expansion) expand(expansions *compose.CodeListCache, b *budget.Budget) 
 	if err := x.choosePage(b); err != nil {
 		return err
 	}
-	if limit := q.Limits.Most(); len(x.page) > limit && q.subset.hasCodes() {
+	if limit := q.Limits.MaxEntries(); len(x.page) > limit && q.subset.hasCodes() {
 		return tooCostly(x.valueSet, limit)
 	}
 	supplements := len(x.List.Supplements)
-	if err := b.Spend(len(x.page) * (supplements + (len(q.Designations)+len(q.Properties))/askedPerStep)); err != nil {
+	if err := b.Charge(len(x.page) * (supplements + (len(q.Designations)+len(q.Properties))/askedPerStep)); err != nil {
 		return err
 	}
 	x.detailed = q.wantsDesignations() || len(q.Properties) > 0 || !x.languages.None() || supplements > 0

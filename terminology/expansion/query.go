@@ -98,8 +98,8 @@ type Limits struct {
 	Entries int
 }
 
-// Most returns Entries or its default.
-func (l *Limits) Most() int { return cmp.Or(l.Entries, defaultMaxEntries) }
+// MaxEntries returns Entries or its default.
+func (l *Limits) MaxEntries() int { return cmp.Or(l.Entries, defaultMaxEntries) }
 
 func checkFilter(filter string) error {
 	if len(filter) > maxFilterLength {
@@ -243,7 +243,7 @@ func (q *Query) Adopt(own []parameters.Input) error {
 
 // gives reports whether the query has a parameter; a blank parameter of a request counts.
 func (q *Query) gives(name string) bool {
-	if q.Sent(name) {
+	if q.HasParameter(name) {
 		return true
 	}
 	if list := q.List(name); list != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Whole is a full expansion from another server, which can be searched by [textindex.Rule] and paged. Entries keep the
-// JSON of that server. Create it with a [WholeBuilder]. It is safe for concurrent use.
-type Whole struct {
+// FullExpansion is a full expansion from another server, which can be searched by [textindex.Rule] and paged. Entries keep the
+// JSON of that server. Create it with a [FullExpansionBuilder]. It is safe for concurrent use.
+type FullExpansion struct {
 	head       []fhirjson.Member // members of the ValueSet except expansion
 	expansion  []fhirjson.Member // members of expansion except contains, total, offset and parameter
 	parameters [][]byte          // expansion.parameter except paging parameters
@@ -45,14 +45,14 @@ type wholeEntry struct {
 }
 
 // Len returns the number of entries.
-func (w *Whole) Len() int { return len(w.entries) }
+func (w *FullExpansion) Len() int { return len(w.entries) }
 
 // Size returns the approximate size in bytes.
-func (w *Whole) Size() int { return w.size }
+func (w *FullExpansion) Size() int { return w.size }
 
 // Expand returns the ValueSet with a page of entries in JSON. synonyms applies to words of the filter unless nil. More
 // than limit entries are an error.
-func (w *Whole) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte, error) {
+func (w *FullExpansion) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte, error) {
 	page := w.page(p, synonyms)
 	if len(page.entries) > limit {
 		return nil, tooCostly(w.definition(), limit)
@@ -85,7 +85,7 @@ type foundPage struct {
 }
 
 // page returns the entries of a page.
-func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage) {
+func (w *FullExpansion) page(p Page, synonyms *textindex.Synonyms) (page foundPage) {
 	filter := textindex.NewFilter(p.Filter, synonyms)
 	if filter == nil {
 		from, to := p.window(len(w.entries))
@@ -106,7 +106,7 @@ func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage) {
 }
 
 // definition returns the value set for error messages.
-func (w *Whole) definition() *definitions.ValueSet {
+func (w *FullExpansion) definition() *definitions.ValueSet {
 	vs := new(definitions.ValueSet)
 	for _, m := range w.head {
 		if m.Name == "url" {
@@ -117,7 +117,7 @@ func (w *Whole) definition() *definitions.ValueSet {
 }
 
 // appendParameters appends expansion.parameter: those of the page and those of the other server.
-func (w *Whole) appendParameters(dst []byte, p Page, corrected string) []byte {
+func (w *FullExpansion) appendParameters(dst []byte, p Page, corrected string) []byte {
 	list := parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	if p.Filter != "" {
 		list.text("filter", "valueString", p.Filter)
@@ -134,7 +134,7 @@ func (w *Whole) appendParameters(dst []byte, p Page, corrected string) []byte {
 }
 
 // appendIdentifier appends an identifier of the page, because the other server's identifier belongs to its own page.
-func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
+func (w *FullExpansion) appendIdentifier(dst []byte, p Page) []byte {
 	name := append(append(bytes.Clone(expansionNamespace[:]), w.digest[:]...), p.Filter...)
 	name = appendNumber(append(name, 0), p.Offset)
 	if p.Count != nil {
@@ -144,7 +144,7 @@ func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 }
 
 // wholeCorpus is the search corpus of a Whole.
-type wholeCorpus Whole
+type wholeCorpus FullExpansion
 
 // Len and the following methods implement [textindex.Corpus].
 func (c *wholeCorpus) Len() int               { return len(c.entries) }
@@ -174,7 +174,7 @@ const maxNesting = 64
 
 // wholePage is the state of parsing a page.
 type wholePage struct {
-	builder       *WholeBuilder
+	builder       *FullExpansionBuilder
 	total, offset int
 	entries       []wholeEntry
 	keys          []string
@@ -371,16 +371,16 @@ func (e *wholeEntry) designation(r *fhirjson.Reader) error {
 	return err
 }
 
-// WholeBuilder builds a [Whole] from the pages of an expansion. It returns an error if pages are inconsistent, which
+// FullExpansionBuilder builds a [FullExpansion] from the pages of an expansion. It returns an error if pages are inconsistent, which
 // happens at servers without a stable total or order.
-type WholeBuilder struct {
+type FullExpansionBuilder struct {
 	// Languages is the requested list of languages, used if the pages do not specify it.
 	Languages string
 
 	// Terse omits designations from responses; they are still searched.
 	Terse bool
 
-	whole        Whole
+	whole        FullExpansion
 	total        int // total of the pages; -1 if unknown
 	pages        int
 	seen         map[string]bool
@@ -395,19 +395,19 @@ var ErrContradiction = errors.New("the pages of the expansion contradict each ot
 var errNotWhole = errors.New("the expansion is not whole")
 
 // Offset returns the offset of the next page to request.
-func (b *WholeBuilder) Offset() int { return len(b.whole.entries) }
+func (b *FullExpansionBuilder) Offset() int { return len(b.whole.entries) }
 
 // Total returns the expected number of entries, if known.
-func (b *WholeBuilder) Total() (int, bool) { return b.total, b.pages > 0 && b.total >= 0 }
+func (b *FullExpansionBuilder) Total() (int, bool) { return b.total, b.pages > 0 && b.total >= 0 }
 
 // Size returns the approximate size in bytes.
-func (b *WholeBuilder) Size() int { return b.whole.size }
+func (b *FullExpansionBuilder) Size() int { return b.whole.size }
 
 // Designations reports whether any entry has designations.
-func (b *WholeBuilder) Designations() bool { return b.designations }
+func (b *FullExpansionBuilder) Designations() bool { return b.designations }
 
 // Add adds the next page, a ValueSet in JSON requested with count. It reports whether more pages follow.
-func (b *WholeBuilder) Add(page []byte, count int) (more bool, err error) {
+func (b *FullExpansionBuilder) Add(page []byte, count int) (more bool, err error) {
 	x := wholePage{builder: b, total: -1, offset: -1}
 	r := fhirjson.ReaderOf(page)
 	err = r.Object(func(name []byte) error {
@@ -423,7 +423,7 @@ func (b *WholeBuilder) Add(page []byte, count int) (more bool, err error) {
 }
 
 // check checks that a page is consistent with the previous pages, and adds its entries.
-func (b *WholeBuilder) check(x *wholePage, count int) (more bool, err error) {
+func (b *FullExpansionBuilder) check(x *wholePage, count int) (more bool, err error) {
 	if b.seen == nil {
 		b.seen = make(map[string]bool)
 	}
@@ -447,7 +447,7 @@ func (b *WholeBuilder) check(x *wholePage, count int) (more bool, err error) {
 }
 
 // more reports whether more pages follow a page with n entries.
-func (b *WholeBuilder) more(n, count int) (bool, error) {
+func (b *FullExpansionBuilder) more(n, count int) (bool, error) {
 	have := len(b.whole.entries)
 	switch {
 	case b.total >= 0 && have > b.total:
@@ -461,8 +461,8 @@ func (b *WholeBuilder) more(n, count int) (bool, error) {
 	return !b.done, nil
 }
 
-// Whole returns the expansion after the last page was added.
-func (b *WholeBuilder) Whole() (*Whole, error) {
+// Build returns the expansion after the last page was added.
+func (b *FullExpansionBuilder) Build() (*FullExpansion, error) {
 	if !b.done {
 		return nil, errNotWhole
 	}

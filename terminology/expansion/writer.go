@@ -127,23 +127,23 @@ func NewWriter(x *Expansion, get bool) *Writer {
 // filter, unless the value set itself has a filter: then its concepts keep their positions.
 func (w *Writer) chooseShape() *compose.Tree {
 	q, x := &w.x.query, w.x.List
-	if !x.Tree || !w.wantsTree() || len(w.x.page) < w.x.total || q.Offset != nil && *q.Offset > 0 {
+	if !x.MayBeTree || !w.wantsTree() || len(w.x.page) < w.x.total || q.Offset != nil && *q.Offset > 0 {
 		return nil
 	}
 	if q.Filter == "" {
-		return x.Shape
+		return x.Tree
 	}
 	if !x.Filtered || q.Count != nil {
 		return nil
 	}
-	return compose.Shape(w.x.Library, w.x.page, true)
+	return compose.BuildTree(w.x.Library, w.x.page, true)
 }
 
 // wantsTree reports whether the response may be a tree. A GET must explicitly have excludeNested=false, because most
 // GET clients read only the top level and would miss codes.
 func (w *Writer) wantsTree() bool {
 	if w.get {
-		return w.x.query.ExcludeNested == parameters.No && w.x.query.Sent("excludeNested")
+		return w.x.query.ExcludeNested == parameters.No && w.x.query.HasParameter("excludeNested")
 	}
 	return w.x.query.ExcludeNested != parameters.Yes
 }
@@ -206,7 +206,7 @@ func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, whole bo
 	}
 	member("date", vs.Date)
 	member("publisher", vs.Publisher)
-	for _, m := range vs.Rest {
+	for _, m := range vs.OtherMembers {
 		if part.Has(m.Name) {
 			dst = m.Append(append(dst, ','))
 		}
@@ -372,7 +372,7 @@ func (l *parameterList) stored(vs *definitions.ValueSet) {
 
 // warning adds the status of a definition, if notable.
 func (l *parameterList) warning(d *definitions.Definition, vs *definitions.ValueSet) {
-	if name := d.Standing(vs); name != "" {
+	if name := d.StatusWarning(vs); name != "" {
 		l.text("warning-"+name, "valueUri", d.Canonical())
 	}
 }
@@ -423,7 +423,7 @@ func (w *Writer) appendEntry(dst []byte, i int) []byte {
 	l, e := w.x.Library, w.x.page[i]
 	code, display, flags := l.Coded(e)
 	dst = append(dst, '{')
-	if w.x.detailed || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.Own() != 0 {
+	if w.x.detailed || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.ListedRow() != 0 {
 		dst = w.extensions.append(dst, l.Locate(e), flags)
 	}
 	dst = w.appendSystem(dst, l.SystemOf(e))
@@ -554,7 +554,7 @@ func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own 
 			}
 		}
 	}
-	if e.Own() != 0 {
+	if e.ListedRow() != 0 {
 		table, _ := w.x.Library.Row(e.Listed)
 		for _, x := range table.ExtensionsOf(e.Listed) {
 			own[x.Kind] = table.Texts.At(x.Value)

@@ -94,7 +94,7 @@ func TestCut(t *testing.T) {
 				bodies = append(bodies, terminologytest.AsXML(t, body))
 			}
 			for _, body := range bodies {
-				got := (&Answer{Status: http.StatusOK, Resource: "ValueSet", Body: []byte(body)}).Cut(Read(test.q))
+				got := (&Answer{Status: http.StatusOK, Resource: "ValueSet", Body: []byte(body)}).Cut(ParseQuestion(test.q))
 				if test.want == "same" {
 					if string(got.Body) != body {
 						t.Errorf("got %s", got.Body)

@@ -18,7 +18,7 @@ import (
 var (
 	errUnreachable = errors.New("server not reachable") // or the connection broke before the response
 	errNoServer    = fmt.Errorf("%w: there is none", errUnreachable)
-	errTimeout     = errors.New("no answer in time")
+	errTimeout     = errors.New("no response within the timeout")
 	errCutShort    = errors.New("answer cut short")
 	errTooLarge    = errors.New("answer too large")
 	errMalformed   = errors.New("not a FHIR answer")
@@ -108,9 +108,9 @@ func networkError(kind, cause error) error {
 // Backoff enforces a server's Retry-After (RFC 9110 §10.2.3). It is safe for concurrent use and for nil.
 type Backoff struct{ until atomic.Int64 }
 
-// Note records and returns the Retry-After of a response with 503. It ignores 429 unless all requests use the same
+// RecordRetryAfter records and returns the Retry-After of a response with 503. It ignores 429 unless all requests use the same
 // identity, because that limit may apply to a single client (RFC 6585 §4).
-func (b *Backoff) Note(status int, header http.Header, inOneName bool) time.Duration {
+func (b *Backoff) RecordRetryAfter(status int, header http.Header, inOneName bool) time.Duration {
 	if b == nil || status != http.StatusServiceUnavailable && (status != http.StatusTooManyRequests || !inOneName) {
 		return 0
 	}

@@ -15,7 +15,7 @@ func Example() {
 	var (
 		local  *api.Handler
 		routes *remote.Routes
-		wholes *remote.Wholes
+		wholes *remote.FullExpansions
 		next   func(http.ResponseWriter, *http.Request) error
 	)
 	_ = func(w http.ResponseWriter, r *http.Request, operation string, body []byte) (*remote.Answer, error) {
@@ -23,11 +23,11 @@ func Example() {
 		if !errors.Is(err, outcome.ErrUnknown) && !errors.Is(err, outcome.ErrIncomplete) {
 			return nil, err
 		}
-		q := remote.Read(remote.Request{
+		q := remote.ParseQuestion(remote.Request{
 			Method: r.Method, Path: operation, Query: r.URL.RawQuery, Body: body,
 			ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"),
 		})
-		server := routes.Server(remote.SubjectOf(q).Lacking(err))
+		server := routes.Server(remote.SubjectOf(q).WithMissing(err))
 		if server == nil {
 			recorder := remote.NewRecorder(remote.DefaultMaxAnswer)
 			err := recorder.Record(func(w http.ResponseWriter) error { return next(w, remote.Recordable(r)) })
@@ -41,7 +41,7 @@ func Example() {
 		}
 		answer, err := server.Ask(r.Context(), q.Request)
 		if err == nil {
-			wholes.Asked(server, q, answer)
+			wholes.RecordResponse(server, q, answer)
 		}
 		return answer, err
 	}

@@ -22,13 +22,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Wholes fetches the full expansion of a value set after several different filters with otherwise equal parameters, and
+// FullExpansions fetches the full expansion of a value set after several different filters with otherwise equal parameters, and
 // then searches it locally. Its fields must be set before the first use. It is safe for concurrent use. A nil Wholes
 // does nothing.
 //
-// Call [Wholes.Answer] before each request to a server, and [Wholes.Asked] after it. If an expansion is too large or
+// Call [FullExpansions.Answer] before each request to a server, and [FullExpansions.RecordResponse] after it. If an expansion is too large or
 // its pages are inconsistent, it is not retried for an hour.
-type Wholes struct {
+type FullExpansions struct {
 	// After is the number of different filters after which an expansion is fetched. Default: 5.
 	After int
 
@@ -47,7 +47,7 @@ type Wholes struct {
 	// TTL is the maximum time until an expansion is fetched again; servers can shorten it. Default: 1 hour.
 	TTL time.Duration
 
-	// MaxStale is how long an expired expansion is used for new filters while the server fails; see [Wholes.Stale].
+	// MaxStale is how long an expired expansion is used for new filters while the server fails; see [FullExpansions.StaleAnswer].
 	// Default: 0, never.
 	MaxStale time.Duration
 
@@ -70,7 +70,7 @@ type watched struct {
 
 // whole is a fetched expansion.
 type whole struct {
-	*expansion.Whole
+	*expansion.FullExpansion
 	url   string
 	until time.Time
 }
@@ -90,13 +90,13 @@ var (
 
 // Answer returns a response from a full expansion, with synonyms for the filter unless nil. It returns nil if the
 // request must be sent to the server, and an error if the response would be too large.
-func (w *Wholes) Answer(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
+func (w *FullExpansions) Answer(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
 	return w.answer(s, q, synonyms, w.fresh)
 }
 
-// Stale is like [Wholes.Answer], but for a failed server: it also uses expansions that expired less than MaxStale ago. The
+// StaleAnswer is like [FullExpansions.Answer], but for a failed server: it also uses expansions that expired less than MaxStale ago. The
 // response must not be stored.
-func (w *Wholes) Stale(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
+func (w *FullExpansions) StaleAnswer(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
 	a, err := w.answer(s, q, synonyms, func(_ *Server, x search) (whole, bool) { return w.wholes.Get(x.key) })
 	if a != nil {
 		a.Header["Cache-Control"] = []string{"no-store"}
@@ -105,7 +105,7 @@ func (w *Wholes) Stale(s *Server, q Question, synonyms *textindex.Synonyms) (*An
 }
 
 // answer returns a response from an expansion that find returns, or nil.
-func (w *Wholes) answer(s *Server, q Question, synonyms *textindex.Synonyms, find func(*Server, search) (whole, bool)) (*Answer, error) {
+func (w *FullExpansions) answer(s *Server, q Question, synonyms *textindex.Synonyms, find func(*Server, search) (whole, bool)) (*Answer, error) {
 	if w == nil {
 		return nil, nil
 	}
@@ -134,7 +134,7 @@ func (w *Wholes) answer(s *Server, q Question, synonyms *textindex.Synonyms, fin
 }
 
 // fresh returns the fresh expansion for a search. It fetches a stale one again and removes it after MaxStale.
-func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
+func (w *FullExpansions) fresh(s *Server, x search) (whole, bool) {
 	found, ok := w.wholes.Get(x.key)
 	if !ok || time.Now().Before(found.until) {
 		return found, ok
@@ -153,8 +153,8 @@ func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 	return whole{}, false
 }
 
-// Asked records a response of the server, and starts fetching the expansion if it was searched often.
-func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
+// RecordResponse records a response of the server, and starts fetching the expansion if it was searched often.
+func (w *FullExpansions) RecordResponse(s *Server, q Question, a *Answer) {
 	if w == nil || a.Status != http.StatusOK {
 		return
 	}
@@ -175,7 +175,7 @@ func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
 }
 
 // watch returns the record of an expansion at the server. w.mu must be held.
-func (w *Wholes) watch(x search) *watched {
+func (w *FullExpansions) watch(x search) *watched {
 	item, ok := w.watched.Get(x.key)
 	if !ok {
 		item = &watched{url: x.rest.Get("url"), filters: make(map[string]bool)}
@@ -186,7 +186,7 @@ func (w *Wholes) watch(x search) *watched {
 }
 
 // begin starts fetching an expansion unless maxPulls fetches are running. w.mu must be held.
-func (w *Wholes) begin(s *Server, x search, item *watched) {
+func (w *FullExpansions) begin(s *Server, x search, item *watched) {
 	if w.running < maxPulls && !item.running {
 		w.running++
 		item.running = true
@@ -194,7 +194,7 @@ func (w *Wholes) begin(s *Server, x search, item *watched) {
 	}
 }
 
-func (w *Wholes) pull(s *Server, x search, item *watched) {
+func (w *FullExpansions) pull(s *Server, x search, item *watched) {
 	ctx, cancel := context.WithTimeout(context.Background(), pullTimeout)
 	defer cancel()
 	logger := cmp.Or(w.Logger, slog.New(slog.DiscardHandler))
@@ -224,7 +224,7 @@ func (w *Wholes) pull(s *Server, x search, item *watched) {
 }
 
 // Forget removes the expansions of a value set by canonical, or all for an empty canonical.
-func (w *Wholes) Forget(canonical string) {
+func (w *FullExpansions) Forget(canonical string) {
 	if w == nil {
 		return
 	}
@@ -239,8 +239,8 @@ func (w *Wholes) Forget(canonical string) {
 	w.wholes.DeleteFunc(func(_ string, item whole) bool { return matches(item.url) })
 }
 
-// Held returns the number of expansions and their approximate size in bytes.
-func (w *Wholes) Held() (expansions int, bytes int64) {
+// CacheUsage returns the number of expansions and their approximate size in bytes.
+func (w *FullExpansions) CacheUsage() (expansions int, bytes int64) {
 	if w == nil {
 		return 0, 0
 	}
@@ -249,15 +249,15 @@ func (w *Wholes) Held() (expansions int, bytes int64) {
 
 // gather fetches an expansion page by page and returns its lifetime. It always requests designations for the search;
 // responses omit them unless the client requests them, as the server does.
-func (w *Wholes) gather(ctx context.Context, s *Server, x search) (*expansion.Whole, time.Duration, error) {
+func (w *FullExpansions) gather(ctx context.Context, s *Server, x search) (*expansion.FullExpansion, time.Duration, error) {
 	language := cmp.Or(x.rest.Get("displayLanguage"), x.q.AcceptLanguage)
-	b := &expansion.WholeBuilder{Languages: language}
+	b := &expansion.FullExpansionBuilder{Languages: language}
 	ttl, more, err := w.page(ctx, s, x, b)
 	if err != nil {
 		return nil, 0, err
 	}
 	if asked := x.rest.Get("includeDesignations") == "true" || x.rest.Has("designation"); !asked && !b.Designations() {
-		b = &expansion.WholeBuilder{Languages: language, Terse: true}
+		b = &expansion.FullExpansionBuilder{Languages: language, Terse: true}
 		x.rest = maps.Clone(x.rest)
 		x.rest.Set("includeDesignations", "true")
 		more = true
@@ -267,11 +267,11 @@ func (w *Wholes) gather(ctx context.Context, s *Server, x search) (*expansion.Wh
 			return nil, 0, err
 		}
 	}
-	whole, err := b.Whole()
+	whole, err := b.Build()
 	return whole, ttl, err
 }
 
-func (w *Wholes) page(ctx context.Context, s *Server, x search, b *expansion.WholeBuilder) (ttl time.Duration, more bool, err error) {
+func (w *FullExpansions) page(ctx context.Context, s *Server, x search, b *expansion.FullExpansionBuilder) (ttl time.Duration, more bool, err error) {
 	count := cmp.Or(w.PageSize, 1000)
 	values := maps.Clone(x.rest)
 	values["offset"], values["count"] = []string{strconv.Itoa(b.Offset())}, []string{strconv.Itoa(count)}
@@ -291,7 +291,7 @@ func (w *Wholes) page(ctx context.Context, s *Server, x search, b *expansion.Who
 	return ttl, more, w.checkSize(b)
 }
 
-func (w *Wholes) checkSize(b *expansion.WholeBuilder) error {
+func (w *FullExpansions) checkSize(b *expansion.FullExpansionBuilder) error {
 	total, _ := b.Total()
 	if limit := cmp.Or(w.MaxEntries, 150_000); total > limit || b.Offset() > limit {
 		return fmt.Errorf("%w: it has %d entries", errTooMany, max(total, b.Offset()))
@@ -302,8 +302,8 @@ func (w *Wholes) checkSize(b *expansion.WholeBuilder) error {
 	return nil
 }
 
-// ttl returns the lifetime of a response according to its headers (RFC 9111 §5.2.2), at most [Wholes.TTL].
-func (w *Wholes) ttl(header http.Header) (time.Duration, error) {
+// ttl returns the lifetime of a response according to its headers (RFC 9111 §5.2.2), at most [FullExpansions.TTL].
+func (w *FullExpansions) ttl(header http.Header) (time.Duration, error) {
 	ttl := cmp.Or(w.TTL, time.Hour)
 	for directive := range strings.SplitSeq(strings.Join(header["Cache-Control"], ","), ",") {
 		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")

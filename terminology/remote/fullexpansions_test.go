@@ -44,7 +44,7 @@ func engine(t *testing.T) http.HandlerFunc {
 
 // asking is a server in a synctest bubble, with a Wholes in front.
 type asking struct {
-	*Wholes
+	*FullExpansions
 	server   *Server
 	synonyms *textindex.Synonyms
 	asked    atomic.Int32
@@ -64,7 +64,7 @@ func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *asking)
 		if a.server, err = NewServer(Options{Base: "https://tx.example", Transport: overHTTP{transport}}); err != nil {
 			t.Fatal(err)
 		}
-		a.Wholes = &Wholes{Logger: slog.New(slog.NewTextHandler(&a.log, nil))}
+		a.FullExpansions = &FullExpansions{Logger: slog.New(slog.NewTextHandler(&a.log, nil))}
 		test(t, a)
 		transport.CloseIdleConnections()
 		if err := backend.Close(); err != nil {
@@ -87,7 +87,7 @@ func question(pairs ...string) Request {
 func (a *asking) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
 	t.Helper()
 	q := question(pairs...)
-	answer, err := a.Answer(a.server, Read(q), a.synonyms)
+	answer, err := a.Answer(a.server, ParseQuestion(q), a.synonyms)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func (a *asking) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
 		if answer, err = a.server.Ask(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
-		a.Asked(a.server, Read(q), answer)
+		a.RecordResponse(a.server, ParseQuestion(q), answer)
 		synctest.Wait()
 	}
 	return answer.Body, here
@@ -144,7 +144,7 @@ func TestPullThrough(t *testing.T) {
 		}
 		a.heat(t, "url", actCode, "count", "20")
 		before := a.asked.Load()
-		if n, size := a.Held(); n != 1 || size == 0 || before < 15+10 {
+		if n, size := a.CacheUsage(); n != 1 || size == 0 || before < 15+10 {
 			t.Fatalf("holds %d, %d bytes, asked %d: %s", n, size, before, &a.log)
 		}
 		for _, filter := range []string{"d", "di", "dia", "amb", "emergency care", "IMP", "ipmatient", "xyz"} {
@@ -170,17 +170,17 @@ func TestPullThrough(t *testing.T) {
 		a.want(t, false, "url", actCode, "count", "5000") // the same
 		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "ttl"}, {"_pretty", "true"}} {
 			q := question(append(other, "url", actCode, "filter", "a", "count", "2")...)
-			if answer, err := a.Answer(a.server, Read(q), a.synonyms); answer != nil || err != nil {
+			if answer, err := a.Answer(a.server, ParseQuestion(q), a.synonyms); answer != nil || err != nil {
 				t.Errorf("%v: got %v, %v", other, answer, err)
 			}
 		}
 		malformed := question("url", actCode, "filter", "a", "count", "2")
 		malformed.Query += "&a;b"
-		if answer, err := a.Answer(a.server, Read(malformed), nil); answer != nil || err != nil {
+		if answer, err := a.Answer(a.server, ParseQuestion(malformed), nil); answer != nil || err != nil {
 			t.Errorf("malformed: got %v, %v", answer, err)
 		}
 		a.MaxAnswer = 1
-		if _, err := a.Answer(a.server, Read(question("url", actCode, "filter", "a", "count", "2")), nil); err == nil {
+		if _, err := a.Answer(a.server, ParseQuestion(question("url", actCode, "filter", "a", "count", "2")), nil); err == nil {
 			t.Error("gave more than it may")
 		}
 	})
@@ -237,7 +237,7 @@ func TestPullThroughPosted(t *testing.T) {
 			if strings.Contains(name, "XML") && !negotiation.HasXML() {
 				continue
 			}
-			answer, err := a.Answer(a.server, Read(tt.q), nil)
+			answer, err := a.Answer(a.server, ParseQuestion(tt.q), nil)
 			if err != nil || (answer != nil) != tt.here {
 				t.Errorf("%s: %+v, %v", name, answer, err)
 				continue
@@ -324,7 +324,7 @@ func TestPullThroughGivesUp(t *testing.T) {
 			bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
 				a.PageSize, a.MaxEntries = 3, 50
 				a.heat(t, "url", "http://x", "count", "2")
-				if n, _ := a.Held(); n != 0 || !strings.Contains(a.log.String(), test.reason) {
+				if n, _ := a.CacheUsage(); n != 0 || !strings.Contains(a.log.String(), test.reason) {
 					t.Errorf("holds %d; %s", n, &a.log)
 				}
 				c.set(test.fix)
@@ -365,7 +365,7 @@ func TestPullThroughAges(t *testing.T) {
 		a.Forget("http://x|1")
 		first(false, "b")
 		first(false, "b")
-		if n, size := a.Held(); n != 0 || size != 0 {
+		if n, size := a.CacheUsage(); n != 0 || size != 0 {
 			t.Errorf("holds %d, %d bytes", n, size)
 		}
 	})
@@ -387,12 +387,12 @@ func TestPullThroughOutage(t *testing.T) {
 		a.heat(t, "url", "http://x", "count", "2")
 		stale := func(want bool) {
 			t.Helper()
-			q := Read(question("url", "http://x", "count", "2", "filter", "n"))
+			q := ParseQuestion(question("url", "http://x", "count", "2", "filter", "n"))
 			if fresh, err := a.Answer(a.server, q, nil); err != nil || fresh != nil {
 				t.Errorf("it is taken for fresh: %v, %v", fresh, err)
 			}
 			synctest.Wait()
-			answer, err := a.Stale(a.server, q, nil)
+			answer, err := a.StaleAnswer(a.server, q, nil)
 			if (answer != nil) != want || err != nil || answer != nil && answer.Header.Get("Cache-Control") != "no-store" {
 				t.Errorf("got %v, %v, want an answer: %t", answer, err, want)
 			}
@@ -435,7 +435,7 @@ func TestPullThroughBounds(t *testing.T) {
 		for i := range 20 {
 			a.heat(t, "url", fmt.Sprintf("http://x/%d", i), "count", "2")
 			time.Sleep(time.Second)
-			if n, size := a.Held(); n == 0 || n > 5 || size > 5000 {
+			if n, size := a.CacheUsage(); n == 0 || n > 5 || size > 5000 {
 				t.Fatalf("holds %d, %d bytes; %s", n, size, &a.log)
 			}
 		}
@@ -484,12 +484,12 @@ func TestPullThroughSearchesDesignations(t *testing.T) {
 // The default limits permit ICD-10-CM, but not expansions several times as large.
 func TestPullThroughLimit(t *testing.T) {
 	for total, ok := range map[int]bool{98_186: true, 350_000: false} {
-		var b expansion.WholeBuilder
+		var b expansion.FullExpansionBuilder
 		page := fmt.Sprintf(`{"resourceType":"ValueSet","expansion":{"total":%d,"contains":[{"code":"A00"}]}}`, total)
 		if _, err := b.Add([]byte(page), 1000); err != nil {
 			t.Fatal(err)
 		}
-		if err := new(Wholes).checkSize(&b); (err == nil) != ok {
+		if err := new(FullExpansions).checkSize(&b); (err == nil) != ok {
 			t.Errorf("%d entries: %v", total, err)
 		}
 	}

@@ -50,8 +50,8 @@ func (h *Handler) Ask(ctx context.Context, q Request) (*Answer, error) {
 	}
 	r := NewRecorder(cmp.Or(h.MaxAnswer, DefaultMaxAnswer))
 	err = r.Record(func(w http.ResponseWriter) error { return h.Serve(w, request) })
-	h.Backoff.Note(r.Status(), r.Header(), true)
-	if err == nil || r.Cut() {
+	h.Backoff.RecordRetryAfter(r.Status(), r.Header(), true)
+	if err == nil || r.IsTruncated() {
 		var answer *Answer
 		if answer, err = r.check(q.Path); err == nil {
 			return answer, nil

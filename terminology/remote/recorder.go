@@ -86,8 +86,8 @@ func (r *Recorder) Status() int { return r.status }
 // Body returns the buffered part of the body.
 func (r *Recorder) Body() []byte { return r.body.Bytes() }
 
-// Cut reports whether the response exceeds the limit.
-func (r *Recorder) Cut() bool { return r.cut }
+// IsTruncated reports whether the response exceeds the limit.
+func (r *Recorder) IsTruncated() bool { return r.cut }
 
 // Answer validates the recorded response of the operation with the path. Errors are [*Error].
 func (r *Recorder) Answer(operation string) (*Answer, error) {

@@ -72,7 +72,7 @@ func TestRecorder(t *testing.T) {
 				t.Fatal(err)
 			}
 			a, err := r.Answer("ValueSet/$expand")
-			if r.Cut() {
+			if r.IsTruncated() {
 				t.Error("it is said to be too large")
 			}
 			if test.is == nil {
@@ -94,7 +94,7 @@ func TestRecorderBound(t *testing.T) {
 	err := r.Record(func(w http.ResponseWriter) error {
 		w.Header().Set("X-Backend", "1")
 		w.WriteHeader(http.StatusAccepted)
-		if _, err := io.WriteString(w, body); err != nil || r.Cut() {
+		if _, err := io.WriteString(w, body); err != nil || r.IsTruncated() {
 			t.Errorf("cut below the bound: %v", err)
 		}
 		if n, err := io.WriteString(w, body); n != 40 || !errors.Is(err, errTooLarge) {
@@ -102,7 +102,7 @@ func TestRecorderBound(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || !r.Cut() || r.Status() != 202 || len(r.Body()) != 100 || r.Header().Get("X-Backend") != "1" {
+	if err != nil || !r.IsTruncated() || r.Status() != 202 || len(r.Body()) != 100 || r.Header().Get("X-Backend") != "1" {
 		t.Errorf("got %v, %d, %d bytes, %v", err, r.Status(), len(r.Body()), r.Header())
 	}
 	a, err := r.Answer("ValueSet/$expand")

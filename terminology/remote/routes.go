@@ -79,8 +79,8 @@ type Subject struct {
 	Systems []string
 }
 
-// Lacking prepends the missing definitions of an error: a server that has them can handle the request.
-func (s Subject) Lacking(err error) Subject {
+// WithMissing prepends the missing definitions of an error: a server that has them can handle the request.
+func (s Subject) WithMissing(err error) Subject {
 	if failed, ok := errors.AsType[*outcome.Error](err); ok {
 		for _, m := range failed.Missing {
 			s.Systems = append([]string{m.Canonical}, s.Systems...)

@@ -42,7 +42,7 @@ func TestRoutes(t *testing.T) {
 		{"an edition", Subject{ValueSet: "http://snomed.info/sct/731000124108?fhir_vs"}, "sct"},
 		{"system", Subject{ValueSet: "http://y/vs", Systems: []string{"http://y", "http://snomed.info/sct"}}, "sct"},
 		{"value set before system", Subject{ValueSet: "http://x/icd-10/vs", Systems: []string{"http://snomed.info/sct"}}, "icd"},
-		{"missing system first", Subject{Systems: []string{"http://x/icd-10"}}.Lacking(&outcome.Error{Missing: []outcome.Missing{{Canonical: "http://snomed.info/sct"}}}), "sct"},
+		{"missing system first", Subject{Systems: []string{"http://x/icd-10"}}.WithMissing(&outcome.Error{Missing: []outcome.Missing{{Canonical: "http://snomed.info/sct"}}}), "sct"},
 	}
 	all, err := NewRoutes(named(t, "other"), routes...)
 	if err != nil {
@@ -81,11 +81,11 @@ func TestRouteOfIncomplete(t *testing.T) {
 		if !errors.Is(err, outcome.ErrIncomplete) {
 			t.Fatalf("%s: got %v", valueSet, err)
 		}
-		subject := SubjectOf(Read(Request{Query: r.URL.RawQuery}))
+		subject := SubjectOf(ParseQuestion(Request{Query: r.URL.RawQuery}))
 		if got := routes.Server(subject); got != nil {
 			t.Errorf("%s: routed to %s by its url", valueSet, got.Base())
 		}
-		if got := routes.Server(subject.Lacking(err)); got == nil || got.Base() != "https://"+want {
+		if got := routes.Server(subject.WithMissing(err)); got == nil || got.Base() != "https://"+want {
 			t.Errorf("%s: got %v, want %s", valueSet, got, want)
 		}
 	}
@@ -117,7 +117,7 @@ func TestSubjectOf(t *testing.T) {
 			if test.name == "XML" {
 				terminologytest.Needs(t, "xml")
 			}
-			got := SubjectOf(Read(Request{Method: http.MethodPost, Query: test.query, ContentType: test.contentType, Body: []byte(test.body)}))
+			got := SubjectOf(ParseQuestion(Request{Method: http.MethodPost, Query: test.query, ContentType: test.contentType, Body: []byte(test.body)}))
 			if got.ValueSet != test.valueSet || !slices.Equal(got.Systems, test.systems) {
 				t.Errorf("got %+v", got)
 			}
@@ -128,7 +128,7 @@ func TestSubjectOf(t *testing.T) {
 func FuzzSubjectOf(f *testing.F) {
 	f.Add("url=a", fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{}]}}}]}`)
 	f.Fuzz(func(_ *testing.T, query, contentType, body string) {
-		SubjectOf(Read(Request{Method: http.MethodPost, Query: query, ContentType: contentType, Body: []byte(body)})) // must not panic
+		SubjectOf(ParseQuestion(Request{Method: http.MethodPost, Query: query, ContentType: contentType, Body: []byte(body)})) // must not panic
 	})
 }
 

@@ -144,7 +144,7 @@ func (s *Server) Ask(ctx context.Context, q Request) (*Answer, error) {
 		return nil, fail(serverName, networkError(errUnreachable, err))
 	}
 	defer func() { _ = response.Body.Close() }()
-	wait := s.backoff.Note(response.StatusCode, response.Header, true)
+	wait := s.backoff.RecordRetryAfter(response.StatusCode, response.Header, true)
 	answer, err := s.read(q, response)
 	if err != nil {
 		e := fail(serverName, err)
@@ -175,7 +175,7 @@ func (s *Server) Metadata(ctx context.Context) error {
 	return err
 }
 
-// Question is a request with its parsed parameters. Create it with [Read].
+// Question is a request with its parsed parameters. Create it with [ParseQuestion].
 type Question struct {
 	Request Request // original request
 
@@ -188,8 +188,8 @@ type Question struct {
 // paging lists the parameters that select a part of an expansion.
 var paging = []string{"filter", "offset", "count"}
 
-// Read parses the parameters of a request.
-func Read(request Request) Question {
+// ParseQuestion parses the parameters of a request.
+func ParseQuestion(request Request) Question {
 	q := Question{Request: request, paged: true}
 	if q.inputs, q.err = parameters.QueryInputs(request.Query); request.method() == http.MethodPost && len(request.Body) > 0 {
 		var err error

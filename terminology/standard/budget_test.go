@@ -165,7 +165,7 @@ func TestTurns(t *testing.T) {
 			turns, held := 0, 0
 			l := terminologytest.ColourLibrary(t)
 			l.Definitions().Bounds.Gathered = 1_300_000
-			h := &api.Handler{Library: l, Turn: func(context.Context) (func(), error) {
+			h := &api.Handler{Library: l, AcquireSlot: func(context.Context) (func(), error) {
 				turns++
 				if test.refuse != nil {
 					return nil, test.refuse

@@ -161,7 +161,7 @@ func TestOthers(t *testing.T) {
 		fixture.ConceptMap("plain", `{"code":"1","target":[{"code":"one"}]},{"code":"2","target":[{"equivalence":"unmatched"}]}`, ""), fixture.ConceptMap("lost", "", fixture.HandsOn("nowhere")),
 	)
 	h := &api.Handler{Library: l}
-	others := &api.Handler{Library: l, Others: true}
+	others := &api.Handler{Library: l, HasOtherServers: true}
 	tests := []struct {
 		operation, query string
 		missing          []outcome.Missing // nil: the result is final
@@ -477,7 +477,7 @@ func definitionFiles(t *testing.T, resources ...string) []string {
 func TestOthersAfterSource(t *testing.T) {
 	terminologytest.Needs(t, "/ValueSet/$batch-validate-code", "/ValueSet/$validate-code")
 	source := &terminologytest.Shelf{}
-	h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}, Others: true}
+	h := &api.Handler{Library: terminologytest.Library(t, fixture.Gone), Fetched: &terminology.Fetched{Source: source}, HasOtherServers: true}
 	err := terminologytest.Answer(h, httptest.NewRecorder(), httptest.NewRequest("GET", "/CodeSystem/$validate-code?code=a&url="+url.QueryEscape("http://x/cs"), nil))
 	if e := (*outcome.Error)(nil); !errors.As(err, &e) || e.Provisional == nil {
 		t.Errorf("got %v", err)

@@ -23,7 +23,7 @@ func TestSources(t *testing.T) {
 	for _, s := range codesystem.Registered() {
 		cs := systems.CodeSystems[systems.CodeSystem(s.URL, s.Version)]
 		var members string
-		for _, m := range cs.Rest {
+		for _, m := range cs.OtherMembers {
 			members += string(m.Value)
 		}
 		if list := cs.Concepts.List; list != nil && strings.Contains(string(list.AppendConcepts(nil)), ` "`) {
@@ -82,7 +82,7 @@ func (bare) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codesys
 // TestBareCodeSystem performs each operation on a code system without optional interfaces.
 func TestBareCodeSystem(t *testing.T) {
 	l := terminologytest.Library(t, fixture.ValueSet("http://x/is-a", `{"include":[{"system":"http://x/bare","filter":[{"property":"concept","op":"is-a","value":"one"}]}]}`))
-	l.Definitions().Systems.AddCodeSystem(&definitions.CodeSystem{Definition: definitions.Definition{URL: "http://x/bare"}, Concepts: codesystem.Of(bare{}), Content: definitions.ContentComplete})
+	l.Definitions().Systems.AddCodeSystem(&definitions.CodeSystem{Definition: definitions.Definition{URL: "http://x/bare"}, Concepts: codesystem.DetectInterfaces(bare{}), Content: definitions.ContentComplete})
 	for _, url := range []string{"http://x/bare?fhir_vs", "http://x/is-a"} {
 		for filter, want := range map[string]string{"": "one=First", "fi": "one=First", "second": ""} {
 			x, err := l.Expand(t.Context(), expansion.Query{ValueSetRef: compose.ValueSetRef{URL: url}, Page: expansion.Page{Filter: filter}})

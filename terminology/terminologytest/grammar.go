@@ -31,7 +31,7 @@ func (grammar) Code(c codesystem.Concept) []byte { return c.Code }
 
 func (grammar) Language() string { return "en" }
 
-func (grammar) Refusal(code []byte) string {
+func (grammar) InvalidReason(code []byte) string {
 	_, _, why := parts(code)
 	return why
 }

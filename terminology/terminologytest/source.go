@@ -69,7 +69,7 @@ func WantAnswers(t *testing.T, want map[string][]string) {
 // WantMissing checks which GET requests have missing definitions, so that other servers are called.
 func WantMissing(t *testing.T, want map[string]bool) {
 	t.Helper()
-	h := &api.Handler{Library: Core(t), Others: true}
+	h := &api.Handler{Library: Core(t), HasOtherServers: true}
 	for path, asks := range want {
 		if !Has(path) {
 			continue

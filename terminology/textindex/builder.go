@@ -54,7 +54,7 @@ func New(c Corpus) *Index {
 	if len(x.order) >= Large {
 		m := new(offheap.Memory)
 		x.settle(m)
-		offheap.Own(x, m)
+		offheap.ReleaseWith(x, m)
 		debug.FreeOSMemory()
 	}
 	return x

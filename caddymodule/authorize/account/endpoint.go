@@ -68,7 +68,7 @@ func (a *account) serve(w http.ResponseWriter, r *http.Request) {
 
 // show shows the page or a part of it. A session that lacks the user's second factor must prove it first.
 func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	lacking, err := a.factors.kept.Lacking(r.Context(), signedIn.User, by(signedIn))
+	lacking, err := a.factors.kept.NeedsProof(r.Context(), signedIn.User, by(signedIn))
 	switch {
 	case err != nil:
 		a.frame.showError(w, r, err)
@@ -157,18 +157,18 @@ type frame struct {
 }
 
 var (
-	errPageExpired = oauth2.StartAgain("This page is too old, or was opened in another browser. Open your account again.")
-	errNotHere     = oauth2.StartAgain("Your second factor is kept where you sign in, not here.")
-	errNoAction    = oauth2.StartAgain("Use the buttons of the page.")
+	errPageExpired = oauth2.NewRestartError("This page is too old, or was opened in another browser. Open your account again.")
+	errNotHere     = oauth2.NewRestartError("Your second factor is kept where you sign in, not here.")
+	errNoAction    = oauth2.NewRestartError("Use the buttons of the page.")
 )
 
 // showError shows an error on a page.
 func (f *frame) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	f.trail.RecordRefusal(r, audit.Event{Kind: audit.Factor, Err: err})
+	f.trail.RecordRejection(r, audit.Event{Kind: audit.Factor, Err: err})
 	message := page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
 	switch {
-	case e.Personal:
+	case e.IsUserCorrectable:
 		message = page.Message{Title: page.T("Please start again"), Text: page.Problem(e)}
 	case e.Code != "server_error":
 		message = page.Message{Title: page.T("That did not work"), Text: problem(err)}

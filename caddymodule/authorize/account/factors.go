@@ -34,10 +34,10 @@ type factors struct {
 	sessions *sessions // ended when a factor is removed
 }
 
-// shown returns a user's factors for the page.
-func (f *factors) shown(ctx context.Context, signedIn *session.SignedIn, provider string) (page.AccountFactors, error) {
+// pageData returns a user's factors for the page.
+func (f *factors) pageData(ctx context.Context, signedIn *session.SignedIn, provider string) (page.AccountFactors, error) {
 	shown := page.AccountFactors{Local: f.kept.Local(signedIn.User), CanPasskey: f.kept.Passkeys != nil, Provider: provider}
-	held, err := f.kept.Of(ctx, signedIn.User)
+	held, err := f.kept.Load(ctx, signedIn.User)
 	if err != nil {
 		return shown, err
 	}
@@ -54,7 +54,7 @@ func (f *factors) shown(ctx context.Context, signedIn *session.SignedIn, provide
 // mayChange reports whether the session may change factors now. If a new sign-in or a second factor
 // is required, it redirects the browser there.
 func (f *factors) mayChange(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) bool {
-	held, err := f.kept.Of(r.Context(), signedIn.User)
+	held, err := f.kept.Load(r.Context(), signedIn.User)
 	switch {
 	case err == nil && !f.kept.Local(signedIn.User):
 		err = errNotHere
@@ -75,7 +75,7 @@ func (f *factors) proveFirst(w http.ResponseWriter, r *http.Request) {
 }
 
 // by returns the By of a session.
-func by(s *session.SignedIn) factor.By { return factor.BySession(s.SID, s.ACR()) }
+func by(s *session.SignedIn) factor.SessionContext { return factor.NewSessionContext(s.SID, s.ACR()) }
 
 // record records a change of factors in the audit log.
 func (f *factors) record(ctx context.Context, signedIn *session.SignedIn, what string, err error) {
@@ -226,7 +226,7 @@ func (a *authenticatorApp) remove(ctx context.Context, s *session.SignedIn, p oa
 	return a.factors.sessions.endOthers(ctx, s, p)
 }
 
-var errNoPasskeys = oauth2.StartAgain("Passkeys are not available here.")
+var errNoPasskeys = oauth2.NewRestartError("Passkeys are not available here.")
 
 // passkeys enrolls, renames and removes passkeys.
 type passkeys struct {

@@ -33,13 +33,13 @@ func (a *account) showOverview(w http.ResponseWriter, r *http.Request, signedIn 
 	sealed, err := a.frame.seal(w, r, signedIn)
 	data := page.Account{Request: sealed, Person: page.Person(signedIn.User.Label()), Done: done[r.URL.Query().Get("done")]}
 	if err == nil {
-		data.Apps, err = a.apps.shown(r.Context(), signedIn)
+		data.Apps, err = a.apps.pageData(r.Context(), signedIn)
 	}
 	if err == nil {
 		data.Sessions, err = a.sessions.shown(r.Context(), signedIn)
 	}
 	if err == nil {
-		data.Factors, err = a.factors.shown(r.Context(), signedIn, a.sessions.provider(signedIn.Provider))
+		data.Factors, err = a.factors.pageData(r.Context(), signedIn, a.sessions.provider(signedIn.Provider))
 	}
 	if err != nil {
 		a.frame.showError(w, r, err)
@@ -60,13 +60,13 @@ type apps struct {
 // Describe describes the permission of a scope item for an app of a user.
 type Describe func(item string, user *people.User) *page.Text
 
-// shown returns a user's apps for the page.
-func (a *apps) shown(ctx context.Context, signedIn *session.SignedIn) ([]page.AccountApp, error) {
+// pageData returns a user's apps for the page.
+func (a *apps) pageData(ctx context.Context, signedIn *session.SignedIn) ([]page.AccountApp, error) {
 	list, err := a.all.List(ctx, signedIn.User.ID)
 	whose := a.owners(ctx, signedIn.User.Person(), list)
 	shown := make([]page.AccountApp, len(list))
 	for i, app := range list {
-		shown[i] = page.AccountApp{ID: app.Client.ID, Name: app.Client.Title(), Since: ago(app.Since), Keeps: keeps(app)}
+		shown[i] = page.AccountApp{ID: app.Client.ID, Name: app.Client.Title(), Since: ago(app.Since), Keeps: describeAccessEnd(app)}
 		if !app.Used.IsZero() {
 			shown[i].Used = ago(app.Used)
 		}
@@ -102,7 +102,7 @@ func (a *apps) owners(ctx context.Context, person launch.Person, list []token.Ap
 
 // owner describes a patient: by name if the user still has access.
 func (a *apps) owner(ctx context.Context, person launch.Person, id string, named bool) *page.Text {
-	if person.Own() == id {
+	if person.OwnPatientID() == id {
 		return page.T("Your health records")
 	}
 	unnamed := page.T("Health records of the patient with the id %s", id)
@@ -130,8 +130,8 @@ func recordsOnPage(r token.Records, whose *page.Text) page.AccountRecords {
 	return shown
 }
 
-// keeps describes the end of an app's access.
-func keeps(app token.App) *page.Text {
+// describeAccessEnd describes the end of an app's access.
+func describeAccessEnd(app token.App) *page.Text {
 	switch {
 	case app.Offline:
 		return page.T("It keeps access when you sign out.")
@@ -193,7 +193,7 @@ func (ss *sessions) provider(key string) string {
 
 // end ends the session named in a form.
 func (ss *sessions) end(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
-	audit.NoteSessionEndReason(ctx, "the person ended it from elsewhere")
+	audit.RecordSessionEndReason(ctx, "the person ended it from elsewhere")
 	return ss.listing.EndOwn(ctx, s.User.ID, p.Get("target"))
 }
 
@@ -204,7 +204,7 @@ func (ss *sessions) endOthers(ctx context.Context, s *session.SignedIn, _ oauth2
 		return err
 	}
 	defer leave()
-	audit.NoteSessionEndReason(ctx, "the person ended it from elsewhere")
+	audit.RecordSessionEndReason(ctx, "the person ended it from elsewhere")
 	return ss.listing.EndOthers(ctx, s.User.ID, s.SID)
 }
 
@@ -237,7 +237,7 @@ var (
 
 // device describes the browser and system of a User-Agent, which may be forged.
 func device(userAgent string) *page.Text {
-	browser, system := means(userAgent, browsers), means(userAgent, systems)
+	browser, system := describeUserAgent(userAgent, browsers), describeUserAgent(userAgent, systems)
 	switch {
 	case browser != "" && system != "":
 		return page.T("%s on %s", browser, system)
@@ -249,7 +249,7 @@ func device(userAgent string) *page.Text {
 	return page.T("an unknown browser")
 }
 
-func means(userAgent string, signs []sign) string {
+func describeUserAgent(userAgent string, signs []sign) string {
 	for _, s := range signs {
 		if strings.Contains(userAgent, s.word) {
 			return s.name

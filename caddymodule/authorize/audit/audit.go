@@ -43,7 +43,7 @@ func (rec *Recorder) Record(ctx context.Context, e Event) {
 		e.Person = filled(e.Person, rec.Person(ctx, e.User))
 	}
 	if e.Err != nil {
-		r.Refused, e.Scope, e.Redirect = true, "", r.Redirect
+		r.Rejected, e.Scope, e.Redirect = true, "", r.Redirect
 		e.Person = filled(e.Person, r.Person)
 	} else {
 		e.Scope = cmp.Or(e.Scope, r.scope)
@@ -51,9 +51,9 @@ func (rec *Recorder) Record(ctx context.Context, e Event) {
 	rec.Audit(ctx, e)
 }
 
-// RecordRefusal records a rejection, unless the request already has one.
-func (rec *Recorder) RecordRefusal(r *http.Request, e Event) {
-	if !FromContext(r.Context()).Refused {
+// RecordRejection records a rejection, unless the request already has one.
+func (rec *Recorder) RecordRejection(r *http.Request, e Event) {
+	if !FromContext(r.Context()).Rejected {
 		rec.Record(r.Context(), e)
 	}
 }
@@ -162,7 +162,7 @@ func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	for _, field := range []struct{ name, value string }{
 		{"kind", e.Kind}, {"outcome", e.Outcome()}, {"actor", e.Actor}, {"user", e.User}, {"client_id", e.ClientID}, {"scope", e.Scope},
 		{"grant", e.Grant}, {"interaction", e.Interaction}, {"provider", e.Provider}, {"upstream_sub", e.Subject}, {"user_name", e.UserName},
-		{"address", e.Address}, {"redirect_uri", e.SentURI}, {"closest_redirect_uri", e.ClosestURI}, {"reason", reason},
+		{"address", e.Address}, {"redirect_uri", e.RequestedURI}, {"closest_redirect_uri", e.ClosestURI}, {"reason", reason},
 	} {
 		if field.value != "" {
 			attributes = append(attributes, slog.String(field.name, loggable(field.value)))
@@ -198,7 +198,7 @@ func loggable(text string) string {
 type Request struct {
 	User, ClientID, scope string // user, client and granted scope
 	Person                       // identity at the identity provider, for rejections
-	Refused               bool   // whether a rejection has been recorded
+	Rejected               bool   // whether a rejection has been recorded
 	Redirect                     // rejected redirect URI, if any
 
 	// Release makes values used up by the request usable again after a server error. May be nil.
@@ -233,20 +233,20 @@ func Detach(ctx context.Context) context.Context {
 // ClientAddress returns the IP address of the request of a context.
 func ClientAddress(ctx context.Context) string { return FromContext(ctx).address }
 
-// NoteAuthenticated records that the sender is authenticated.
-func NoteAuthenticated(ctx context.Context) { FromContext(ctx).authenticated = true }
+// RecordAuthenticated records that the sender is authenticated.
+func RecordAuthenticated(ctx context.Context) { FromContext(ctx).authenticated = true }
 
-// NoteGrant records the client, user and scope of a grant.
-func NoteGrant(ctx context.Context, clientID, user string, scope []string) {
+// RecordGrant records the client, user and scope of a grant.
+func RecordGrant(ctx context.Context, clientID, user string, scope []string) {
 	r := FromContext(ctx)
 	r.ClientID, r.User, r.scope = clientID, user, strings.Join(scope, " ")
 }
 
-// NoteClient records the claimed client of a request, authenticated or not.
-func NoteClient(ctx context.Context, clientID string) { FromContext(ctx).ClientID = clientID }
+// RecordClient records the claimed client of a request, authenticated or not.
+func RecordClient(ctx context.Context, clientID string) { FromContext(ctx).ClientID = clientID }
 
-// NoteSessionEndReason records why the request ends sessions.
-func NoteSessionEndReason(ctx context.Context, why string) { FromContext(ctx).sessionEndReason = why }
+// RecordSessionEndReason records why the request ends sessions.
+func RecordSessionEndReason(ctx context.Context, why string) { FromContext(ctx).sessionEndReason = why }
 
 // ForReason returns a context for background work that ends sessions for a reason.
 func ForReason(ctx context.Context, why string) context.Context {
@@ -264,8 +264,8 @@ func SessionEndReason(ctx context.Context) string {
 // Redirect is a redirect URI, or post-logout redirect URI, that is not registered for its client.
 // It is for operators: responses and pages must not contain it.
 type Redirect struct {
-	// SentURI is the sent URI: its first 256 bytes, with control and non-ASCII characters escaped as in Go.
-	SentURI string `json:"redirect_uri,omitempty"`
+	// RequestedURI is the sent URI: its first 256 bytes, with control and non-ASCII characters escaped as in Go.
+	RequestedURI string `json:"redirect_uri,omitempty"`
 
 	// ClosestURI is the registered URI with the longest common prefix and suffix. Empty if none is registered.
 	ClosestURI string `json:"closest_redirect_uri,omitempty"`
@@ -274,8 +274,8 @@ type Redirect struct {
 // maxURI is the maximum length of a URI in an event in bytes.
 const maxURI = 256
 
-// NoteRedirect records that a request was rejected because of an unregistered redirect URI.
-func NoteRedirect(ctx context.Context, sent string, registered []string) {
+// RecordUnregisteredRedirect records that a request was rejected because of an unregistered redirect URI.
+func RecordUnregisteredRedirect(ctx context.Context, sent string, registered []string) {
 	closest, most := "", -1
 	for _, uri := range registered {
 		if n := commonEnds(sent, uri); n > most {
@@ -310,7 +310,7 @@ const (
 )
 
 // A Refusal is a rejected request of a client, without user data, for the client's developer.
-type Refusal struct {
+type Rejection struct {
 	Time        time.Time `json:"time"`                  // time of the rejection
 	Kind        string    `json:"kind"`                  // kind of the [Event]
 	Outcome     string    `json:"outcome"`               // error code
@@ -319,16 +319,16 @@ type Refusal struct {
 	Redirect              // rejected redirect URI
 }
 
-// Refusals contains the latest rejections of each client of an issuer. The zero value is empty. Safe for concurrent use.
-type Refusals struct {
+// Rejections contains the latest rejections of each client of an issuer. The zero value is empty. Safe for concurrent use.
+type Rejections struct {
 	mu   sync.Mutex // held while a client's rejections change
-	kept boundedcache.Cache[refused, []Refusal]
+	kept boundedcache.Cache[refused, []Rejection]
 }
 
 type refused struct{ issuer, clientID string }
 
-// Note stores an event if it is a rejection of a client.
-func (r *Refusals) Note(issuer string, e Event) {
+// Record stores an event if it is a rejection of a client.
+func (r *Rejections) Record(issuer string, e Event) {
 	if e.ClientID == "" || e.Err == nil || e.LeftOut > 0 {
 		return
 	}
@@ -338,14 +338,14 @@ func (r *Refusals) Note(issuer string, e Event) {
 	whose := refused{issuer, e.ClientID}
 	before, _ := r.kept.Get(whose)
 	before = before[max(0, len(before)-maxRefusals+1):]
-	now := Refusal{time.Now().UTC().Truncate(time.Second), e.Kind, e.Outcome(), loggable(e.Interaction), loggable(e.Err.Error()), e.Redirect}
+	now := Rejection{time.Now().UTC().Truncate(time.Second), e.Kind, e.Outcome(), loggable(e.Interaction), loggable(e.Err.Error()), e.Redirect}
 	r.kept.Put(whose, append(slices.Clone(before), now), 1)
 }
 
-// Of returns the rejections of a client, latest last.
-func (r *Refusals) Of(issuer, clientID string) []Refusal {
+// ForClient returns the rejections of a client, latest last.
+func (r *Rejections) ForClient(issuer, clientID string) []Rejection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found, _ := r.kept.Get(refused{issuer, clientID})
-	return append([]Refusal{}, found...)
+	return append([]Rejection{}, found...)
 }

@@ -462,7 +462,7 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 	t.Parallel()
 	var trail refusedEvents
 	server := authorizetest.New(t, func(c *authorize.Config) {
-		authorizetest.WithNewcomers(authorizetest.Newcomer(func(c *client.Client) { c.Waits = true }))(c)
+		authorizetest.WithNewcomers(authorizetest.Newcomer(func(c *client.Client) { c.PendingApproval = true }))(c)
 		c.AuthorizePOST, c.Audit = true, trail.Record
 		c.Clients[0].PostLogoutRedirectURIs = []string{authorizetest.AfterLogout}
 		c.Clients[2].RequirePushed = true
@@ -525,8 +525,8 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 				t.Errorf("the response shows the URI: %s", shown)
 			}
 			for _, e := range events {
-				if want := map[bool]string{true: wrong}[tt.sent]; e.SentURI != want {
-					t.Errorf("the event has the URI %q, want %q", e.SentURI, want)
+				if want := map[bool]string{true: wrong}[tt.sent]; e.RequestedURI != want {
+					t.Errorf("the event has the URI %q, want %q", e.RequestedURI, want)
 				}
 				if tt.sent && (e.ClosestURI == "" || strings.Contains(e.ClosestURI, "localhost")) {
 					t.Errorf("the closest is %q", e.ClosestURI)
@@ -539,21 +539,21 @@ func TestBrowserRefusalsNameClient(t *testing.T) {
 // TestRedirectOfRefusal checks that the URI is logged truncated and escaped, with the closest registered URI.
 func TestRedirectOfRefusal(t *testing.T) {
 	t.Parallel()
-	var kept audit.Refusals
+	var kept audit.Rejections
 	server := authorizetest.New(t, func(c *authorize.Config) {
 		c.Clients[0].RedirectURIs = []string{"https://other.example/callback", "https://app.example.org/callback", "https://app.example.org/cb"}
-		c.Audit = func(_ context.Context, e audit.Event) { kept.Note(c.Issuer, e) }
+		c.Audit = func(_ context.Context, e audit.Event) { kept.Record(c.Issuer, e) }
 	})
 	for sent, want := range map[string]audit.Redirect{
-		"https://app.example.org/callback/":          {SentURI: "https://app.example.org/callback/", ClosestURI: "https://app.example.org/callback"},
-		"http://app.example.org/callback":            {SentURI: "http://app.example.org/callback", ClosestURI: "https://app.example.org/callback"},
-		"https://other.example/callback?x=\x1b[1m\n": {SentURI: `https://other.example/callback?x=\x1b[1m\n`, ClosestURI: "https://other.example/callback"},
+		"https://app.example.org/callback/":          {RequestedURI: "https://app.example.org/callback/", ClosestURI: "https://app.example.org/callback"},
+		"http://app.example.org/callback":            {RequestedURI: "http://app.example.org/callback", ClosestURI: "https://app.example.org/callback"},
+		"https://other.example/callback?x=\x1b[1m\n": {RequestedURI: `https://other.example/callback?x=\x1b[1m\n`, ClosestURI: "https://other.example/callback"},
 		"https://app.example.org/" + strings.Repeat("x", 5000): {
-			SentURI: "https://app.example.org/" + strings.Repeat("x", 256-24), ClosestURI: "https://app.example.org/callback",
+			RequestedURI: "https://app.example.org/" + strings.Repeat("x", 256-24), ClosestURI: "https://app.example.org/callback",
 		},
 	} {
 		authorizetest.NewBrowser(t, server).Authorize(authorizetest.Request(url.Values{"redirect_uri": {sent}}))
-		all := kept.Of(authorizetest.Issuer, "app")
+		all := kept.ForClient(authorizetest.Issuer, "app")
 		if len(all) == 0 || all[len(all)-1].Redirect != want {
 			t.Errorf("%q: %+v", sent, all)
 		}

@@ -87,7 +87,7 @@ type WaitingNewcomer struct {
 
 // AddTo adds the feature to a configuration.
 func (n *WaitingNewcomer) AddTo(c *authorize.Config) {
-	newcomer := Newcomer(func(c *client.Client) { c.Waits, c.Name = true, "New" })
+	newcomer := Newcomer(func(c *client.Client) { c.PendingApproval, c.Name = true, "New" })
 	n.client, c.Features = &newcomer, append(c.Features, n)
 }
 
@@ -127,7 +127,7 @@ func (n *WaitingNewcomer) Registered(ctx context.Context) ([]client.RegisteredCl
 	if c == nil {
 		return nil, err
 	}
-	return []client.RegisteredClient{{Client: *c, Waits: c.Waits, Secret: true}}, err
+	return []client.RegisteredClient{{Client: *c, PendingApproval: c.PendingApproval, Secret: true}}, err
 }
 
 // change applies a change if the client exists and has the id.
@@ -145,7 +145,7 @@ func (n *WaitingNewcomer) change(id string, change func()) error {
 
 // Approve approves the client.
 func (n *WaitingNewcomer) Approve(_ context.Context, id string) error {
-	return n.change(id, func() { n.client.Waits = false })
+	return n.change(id, func() { n.client.PendingApproval = false })
 }
 
 // RotateSecret replaces the client's secret.

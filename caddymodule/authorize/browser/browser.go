@@ -238,9 +238,9 @@ func (ds *Devices) find(r *http.Request) (d device) {
 	return d
 }
 
-// Knowing returns the id of the browser if the owner of an account has signed in there with the
+// TrustedBrowserID returns the id of the browser if the owner of an account has signed in there with the
 // present password and second factors; otherwise "".
-func (ds *Devices) Knowing(r *http.Request, account string) (string, error) {
+func (ds *Devices) TrustedBrowserID(r *http.Request, account string) (string, error) {
 	d := ds.find(r)
 	if account == "" || len(d.Users) == 0 {
 		return "", nil

@@ -36,7 +36,7 @@ var ErrNoClientID = oauth2.InvalidClient("client_id is missing")
 
 var (
 	errUnknownClient = oauth2.InvalidClient("unknown client, or wrong client secret")
-	errTwoMethods    = oauth2.InvalidRequest("authenticate the client in one way alone")
+	errTwoMethods    = oauth2.InvalidRequest("use only one client authentication method")
 )
 
 // Authenticator authenticates clients.
@@ -67,12 +67,12 @@ func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Cli
 	if err != nil {
 		return nil, err
 	}
-	audit.NoteClient(r.Context(), client.ID)
+	audit.RecordClient(r.Context(), client.ID)
 	switch {
-	case client.Waits:
+	case client.PendingApproval:
 		return nil, errNotApproved
 	case !client.Public():
-		audit.NoteAuthenticated(r.Context())
+		audit.RecordAuthenticated(r.Context())
 	}
 	return client, nil
 }
@@ -174,7 +174,7 @@ func (a *Authenticator) noteClient(r *http.Request, p oauth2.Parameters) {
 		claimed = append(claimed, claims.Subject, claims.Issuer)
 	}
 	for _, id := range claimed {
-		if a.Clients.Note(r.Context(), id) {
+		if a.Clients.RecordClient(r.Context(), id) {
 			return
 		}
 	}
@@ -243,7 +243,7 @@ func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims, no
 	case err == nil, errors.Is(err, store.ErrUnavailable): // may have been stored nevertheless
 		audit.FromContext(ctx).Release = func(ctx context.Context) {
 			if err := a.releaseAssertion(context.WithoutCancel(ctx), key, mark); err != nil {
-				a.Logger.ErrorContext(ctx, "the client assertion of a request that failed may stay used", "error", err)
+				a.Logger.ErrorContext(ctx, "client assertion not released after a failed request; it may count as used", "error", err)
 			}
 		}
 	}
@@ -313,7 +313,7 @@ func decodeAssertion(raw string) (*assertionHeader, *assertionClaims, error) {
 	header, claims := new(assertionHeader), new(assertionClaims)
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 || DecodePart(parts[0], header) != nil || DecodePart(parts[1], claims) != nil {
-		return nil, nil, invalidAssertion("this is no JWT")
+		return nil, nil, invalidAssertion("assertion is not a JWT")
 	}
 	return header, claims, nil
 }
@@ -324,7 +324,7 @@ func verifyAssertion(ctx context.Context, keys *relyingparty.KeySet, raw string)
 	if err == nil {
 		return nil
 	}
-	e := oauth2.InvalidClient("client_assertion: the keys of the client cannot be had at its jwks_uri")
+	e := oauth2.InvalidClient("client_assertion: the client's keys could not be fetched from its jwks_uri")
 	if errors.Is(err, relyingparty.ErrSignature) || errors.Is(err, relyingparty.ErrUnknownKey) {
 		e.Description = "client_assertion: the signature is not by the registered key with this kid and alg"
 	}
@@ -340,13 +340,13 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 	case c.Issuer != clientID || c.Subject != clientID:
 		return invalidAssertion("iss and sub must both be the client_id")
 	case len(c.Audience) != 1 || !slices.Contains(audiences, c.Audience[0]):
-		return invalidAssertion("aud must be the issuer or, unless the client is bound to that, the address of the token endpoint, alone")
+		return invalidAssertion("aud must be the issuer or, unless the client requires the issuer, the URL of the token endpoint, as the only value")
 	case c.Expiry == nil || !now.Before(c.Expiry.Time().Add(assertionLeeway)):
-		return invalidAssertion("exp is missing, or over")
+		return invalidAssertion("exp is missing or in the past")
 	case c.Expiry.Time().After(now.Add(maxAssertionLifetime + assertionLeeway)):
 		return invalidAssertion("exp must be within five minutes")
 	case late(c.NotBefore) || late(c.IssuedAt):
-		return invalidAssertion("nbf or iat is still to come")
+		return invalidAssertion("nbf or iat is in the future")
 	case c.ID == "":
 		return invalidAssertion("jti is missing")
 	}
@@ -369,9 +369,9 @@ func (c *Client) checkKeys() (err error) {
 	secret, jwks, uri := c.Secret != "" || c.SecretSHA256 != nil && !c.RequestObjects.KeysOnly, len(c.JWKS) > 0, c.JWKSURI != ""
 	switch {
 	case secret && jwks, secret && uri, jwks && uri:
-		return errors.New("has more than one of secret, jwks and jwks_uri: how it authenticates must be one way alone")
+		return errors.New("secret, jwks and jwks_uri are mutually exclusive: configure one")
 	case HoldsPrivateKey(c.JWKS):
-		return errors.New("jwks holds a private key: register the public part alone, and make a new key")
+		return errors.New("jwks contains a private key: register only the public key, and generate a new key pair")
 	}
 	if c.AssertionAlgorithm != "" && !slices.Contains(AssertionAlgorithms, jose.SignatureAlgorithm(c.AssertionAlgorithm)) {
 		return fmt.Errorf("token_endpoint_auth_signing_alg %q is not one of %q", c.AssertionAlgorithm, AssertionAlgorithms)

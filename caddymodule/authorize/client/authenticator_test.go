@@ -419,9 +419,9 @@ func TestClientKeysRefused(t *testing.T) {
 		client client.Client
 		want   string
 	}{
-		{"a secret and keys", client.Client{Secret: "x", JWKS: authorizetest.PublicKeys(jose.ES256)}, "one way"},
-		{"a secret's digest and keys", client.Client{SecretSHA256: []byte("x"), JWKS: authorizetest.PublicKeys(jose.ES256)}, "one way"},
-		{"keys and an address", client.Client{JWKS: authorizetest.PublicKeys(jose.ES256), JWKSURI: "https://c.example/jwks"}, "one way"},
+		{"a secret and keys", client.Client{Secret: "x", JWKS: authorizetest.PublicKeys(jose.ES256)}, "mutually exclusive"},
+		{"a secret's digest and keys", client.Client{SecretSHA256: []byte("x"), JWKS: authorizetest.PublicKeys(jose.ES256)}, "mutually exclusive"},
+		{"keys and an address", client.Client{JWKS: authorizetest.PublicKeys(jose.ES256), JWKSURI: "https://c.example/jwks"}, "mutually exclusive"},
 		{"no keys", client.Client{JWKS: []byte(`{"keys":[]}`)}, "no public key"},
 		{"no JWKS", client.Client{JWKS: []byte(`[]`)}, "unusable"},
 		{"a private key", client.Client{JWKS: private}, "private"},

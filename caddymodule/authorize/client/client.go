@@ -130,7 +130,7 @@ type Settings struct {
 	Links              Links  `json:"-"` // links shown on pages
 	Registered         bool   `json:"-"` // the client registered itself: only the digest of its secret is stored
 
-	Waits bool                 `json:"-"` // pending approval by the operator
+	PendingApproval bool                 `json:"-"` // pending approval by the operator
 	Keys  *relyingparty.KeySet `json:"-"` // keys from JWKS or JWKSURI; default: created by [Client.Complete]
 
 	secretDigest []byte                            // nil without a secret
@@ -473,7 +473,7 @@ func (c *Client) GrantSystemScope(asked string) ([]string, error) {
 		scope = slices.DeleteFunc(scope, func(word string) bool { return notSystem(word) && smart.IsDefined(word) })
 	}
 	if err == nil && (len(scope) == 0 || slices.ContainsFunc(scope, notSystem)) {
-		err = oauth2.InvalidScope(errors.New("client_credentials gives system scopes alone"))
+		err = oauth2.InvalidScope(errors.New("client_credentials grants only system scopes"))
 	}
 	return scope, err
 }
@@ -488,9 +488,9 @@ type GrantType struct {
 	// Allows reports whether a client may use the grant type at the token endpoint. nil: none may.
 	Allows func(*Client) bool
 
-	// Offered reports whether the discovery document and the client's registration list the grant
+	// IsUsable reports whether the discovery document and the client's registration list the grant
 	// type. Default: Allows.
-	Offered func(*Client) bool
+	IsUsable func(*Client) bool
 
 	// Check rejects a configured client that lists the grant type in [Client].GrantTypes without
 	// meeting its requirements. nil: configured clients cannot list it.
@@ -501,7 +501,7 @@ type GrantType struct {
 }
 
 func (g GrantType) offeredTo(c *Client) bool {
-	offered := g.Offered
+	offered := g.IsUsable
 	if offered == nil {
 		offered = g.Allows
 	}

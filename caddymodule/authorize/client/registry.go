@@ -36,7 +36,7 @@ var ErrNotRegistered = errors.New("no client with this client_id has registered 
 type RegisteredClient struct {
 	Client   Client    // as registered, limited to the permissions in the configuration
 	IssuedAt time.Time // registration time
-	Waits    bool      // pending approval by the operator
+	PendingApproval    bool      // pending approval by the operator
 	Secret   bool      // whether it has a secret
 }
 
@@ -51,9 +51,9 @@ type Registry struct {
 	GrantTypes GrantTypes // grant types for clients
 	Sources    []Source   // sources of further clients
 
-	// Known is called for an unknown client and returns an error if the list of clients may be
+	// CheckComplete is called for an unknown client and returns an error if the list of clients may be
 	// incomplete. Default: the list is complete.
-	Known func(context.Context) error
+	CheckComplete func(context.Context) error
 }
 
 // errNotApproved is the error for a client pending approval.
@@ -64,7 +64,7 @@ var errNotApproved = &oauth2.Error{
 // Find returns a configured or registered client by its client_id, or nil.
 func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
 	c, err := r.named(ctx, id)
-	if err == nil && c != nil && c.Waits {
+	if err == nil && c != nil && c.PendingApproval {
 		return nil, errNotApproved
 	}
 	return c, err
@@ -80,15 +80,15 @@ func (r *Registry) named(ctx context.Context, id string) (*Client, error) {
 			return c, err
 		}
 	}
-	if r.Known != nil {
-		return nil, r.Known(ctx)
+	if r.CheckComplete != nil {
+		return nil, r.CheckComplete(ctx)
 	}
 	return nil, nil
 }
 
-// Note records the client of a request for the audit log, including clients pending approval, and reports whether the client
+// RecordClient records the client of a request for the audit log, including clients pending approval, and reports whether the client
 // exists.
-func (r *Registry) Note(ctx context.Context, id string) bool {
+func (r *Registry) RecordClient(ctx context.Context, id string) bool {
 	if id == "" {
 		return false
 	}
@@ -96,7 +96,7 @@ func (r *Registry) Note(ctx context.Context, id string) bool {
 	if c == nil || err != nil {
 		return false
 	}
-	audit.NoteClient(ctx, id)
+	audit.RecordClient(ctx, id)
 	return true
 }
 
@@ -167,8 +167,8 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	return nil
 }
 
-// Offered returns the grant types that some client can use, for the discovery document.
-func (r *Registry) Offered() (offered GrantTypes) {
+// UsableGrantTypes returns the grant types that some client can use, for the discovery document.
+func (r *Registry) UsableGrantTypes() (offered GrantTypes) {
 	for _, g := range r.GrantTypes {
 		if g.Always || r.Any(g.offeredTo) {
 			offered = append(offered, g)

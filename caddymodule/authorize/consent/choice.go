@@ -38,9 +38,9 @@ func (c *Choice) Permissions() (read, write string, both bool) {
 	return c.Name + readPart, c.Name + writePart, both
 }
 
-// Given returns the scopes that a person allows by ticking choices: the item itself if all are ticked,
+// GrantedScopes returns the scopes that a person allows by ticking choices: the item itself if all are ticked,
 // otherwise the intersection of the item and the ticked choices. A part counts only if its parent is ticked.
-func (c *Choice) Given(ticked func(name string) bool) []string {
+func (c *Choice) GrantedScopes(ticked func(name string) bool) []string {
 	scopes, all := c.chosen(ticked)
 	permission := c.permission(ticked)
 	if all && permission == Reading|Writing {

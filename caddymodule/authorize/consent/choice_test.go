@@ -74,7 +74,7 @@ func TestGiven(t *testing.T) {
 			if tt.unticked == "the item" {
 				unticked = []string{tt.item}
 			}
-			given := choice.Given(except(unticked...))
+			given := choice.GrantedScopes(except(unticked...))
 			if got := strings.Join(given, " "); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
@@ -122,14 +122,14 @@ func TestGivenIsCovered(t *testing.T) {
 			more[name] = random.IntN(8) > 0
 			less[name] = more[name] && random.IntN(8) > 0
 		}
-		given, fewer := choice.Given(func(name string) bool { return more[name] }), choice.Given(func(name string) bool { return less[name] })
+		given, fewer := choice.GrantedScopes(func(name string) bool { return more[name] }), choice.GrantedScopes(func(name string) bool { return less[name] })
 		checkCovered(t, given, []string{item})
 		checkCovered(t, fewer, given)
 		if typed := strings.Replace(item, "/Condition", "/*", 1); !strings.Contains(typed, "?") {
 			checkCovered(t, given, []string{typed})
 		}
 		names := choice.Ticked(given)
-		if again := choice.Given(func(name string) bool { return names[name] }); !slices.Equal(again, given) {
+		if again := choice.GrantedScopes(func(name string) bool { return names[name] }); !slices.Equal(again, given) {
 			t.Errorf("%s: gave %q, and is offered %q the next time", item, given, again)
 		}
 	}

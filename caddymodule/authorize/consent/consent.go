@@ -25,17 +25,17 @@ type Consent struct {
 	ClientID  string      `json:"client_id"` // client_id
 	Approvals []*Approval `json:"approvals"` // approvals by patient, latest last
 
-	Between Between `json:"between,omitzero"` // generations of the person and the client
+	Generations Generations `json:"between,omitzero"` // generations of the person and the client
 }
 
-// Between contains the generations of a person and a client.
-type Between struct {
+// Generations contains the generations of a person and a client.
+type Generations struct {
 	User   oauth2.Generation `json:"user,omitempty"`   // generation of the person
 	Client oauth2.Generation `json:"client,omitempty"` // generation of the client
 }
 
-// About returns the approval that applies to a request; nil if none.
-func (c *Consent) About(about About) *Approval {
+// ApprovalFor returns the approval that applies to a request; nil if none.
+func (c *Consent) ApprovalFor(about Subject) *Approval {
 	if c == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (c *Consent) About(about About) *Approval {
 }
 
 // put replaces the approval that applies to a request.
-func (c *Consent) put(about About, a *Approval) {
+func (c *Consent) put(about Subject, a *Approval) {
 	c.Approvals = append(slices.DeleteFunc(c.Approvals, func(old *Approval) bool { return old.isAbout(about) }), a)
 	items := 0
 	for i, kept := range slices.Backward(c.Approvals) {
@@ -69,8 +69,8 @@ type Consents struct {
 	Durable     store.Store             // store for consents
 	Revocations *revocation.Revocations // revocation of access tokens when consent is withdrawn
 
-	// Between returns the current generations of a sub and a client_id.
-	Between func(user, clientID string) Between
+	// LoadGenerations returns the current generations of a sub and a client_id.
+	LoadGenerations func(user, clientID string) Generations
 }
 
 func consentKey(user, clientID string) string { return store.Key("consent", user+"\x00"+clientID) }
@@ -87,21 +87,21 @@ func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, 
 	return cs.decode(value)
 }
 
-// Reading returns the call that reads a consent in a step; see [Consents.Read].
-func (cs *Consents) Reading(user, clientID string) *store.Call {
+// ReadCall returns the call that reads a consent in a step; see [Consents.FromCall].
+func (cs *Consents) ReadCall(user, clientID string) *store.Call {
 	return &store.Call{Op: store.Get, Key: consentKey(user, clientID)}
 }
 
-// Read returns the consent read by the call of [Consents.Reading].
-func (cs *Consents) Read(found *store.Call) (*Consent, error) { return cs.decode(found.Value) }
+// FromCall returns the consent read by the call of [Consents.ReadCall].
+func (cs *Consents) FromCall(found *store.Call) (*Consent, error) { return cs.decode(found.Value) }
 
 func (cs *Consents) decode(value []byte) (*Consent, error) {
 	c, err := store.FromJSON[Consent](value)
 	if c == nil || err != nil {
 		return nil, err
 	}
-	now := cs.Between(c.User, c.ClientID)
-	if c.Between.User.IsAnother(now.User) || c.Between.Client.IsAnother(now.Client) {
+	now := cs.LoadGenerations(c.User, c.ClientID)
+	if c.Generations.User.IsAnother(now.User) || c.Generations.Client.IsAnother(now.Client) {
 		return nil, nil
 	}
 	if c.Approvals == nil {
@@ -121,17 +121,17 @@ func (cs *Consents) decode(value []byte) (*Consent, error) {
 }
 
 // Remember stores a person's answer to a request. Earlier answers about other items are kept.
-func (cs *Consents) Remember(ctx context.Context, user, clientID string, about About, answer Answer) error {
+func (cs *Consents) Remember(ctx context.Context, user, clientID string, about Subject, answer Decision) error {
 	return cs.change(ctx, user, clientID, about, func(a *Approval) { a.add(answer) })
 }
 
 // Decline records that a person denied a request, so that the next request asks again. Earlier grants remain.
-func (cs *Consents) Decline(ctx context.Context, user, clientID string, about About) error {
+func (cs *Consents) Decline(ctx context.Context, user, clientID string, about Subject) error {
 	return cs.change(ctx, user, clientID, about, func(a *Approval) { a.Declined = true })
 }
 
 // change modifies the approval that applies to a request.
-func (cs *Consents) change(ctx context.Context, user, clientID string, about About, do func(*Approval)) error {
+func (cs *Consents) change(ctx context.Context, user, clientID string, about Subject, do func(*Approval)) error {
 	return cs.alter(ctx, user, clientID, func(stored []byte) ([]byte, error) {
 		c, err := cs.decode(stored)
 		if err != nil {
@@ -140,7 +140,7 @@ func (cs *Consents) change(ctx context.Context, user, clientID string, about Abo
 		if c == nil {
 			c = &Consent{User: user, ClientID: clientID}
 		}
-		a := c.About(about)
+		a := c.ApprovalFor(about)
 		if a == nil {
 			a = new(Approval)
 		}
@@ -150,24 +150,24 @@ func (cs *Consents) change(ctx context.Context, user, clientID string, about Abo
 			a.At = store.Now(cs.Durable).UTC()
 		}
 		c.put(about, a)
-		c.Between = cs.Between(user, clientID)
+		c.Generations = cs.LoadGenerations(user, clientID)
 		return store.ToJSON(c)
 	})
 }
 
 // Withdraw reports whether a person now allows less of an item than before, and in that case revokes the client's
 // access tokens. Codes and refresh tokens are rejected unless the consent still [Approval.Covers] them.
-func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user string, about About, answer Answer) (bool, error) {
+func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user string, about Subject, answer Decision) (bool, error) {
 	if !client.RequiresConsent() {
 		return false, nil
 	}
 	c, err := cs.Load(ctx, user, client.ID)
-	earlier := c.About(about)
+	earlier := c.ApprovalFor(about)
 	if earlier == nil || err != nil {
 		return false, err
 	}
-	isLess := func(g Given) bool { return !covers(g.Scopes, earlier.of(g.Item)) }
-	if !slices.ContainsFunc(answer.Given, isLess) {
+	isLess := func(g GrantedItem) bool { return !covers(g.Scopes, earlier.of(g.Item)) }
+	if !slices.ContainsFunc(answer.Items, isLess) {
 		return false, nil
 	}
 	return true, cs.Revocations.CutOff(ctx, revocation.ConsentCutoff(user, client.ID))
@@ -194,7 +194,7 @@ func item(user, clientID string) string {
 func (cs *Consents) alter(ctx context.Context, user, clientID string, do func(stored []byte) ([]byte, error)) error {
 	list, listed := cs.listOf(user), item(user, clientID)
 	for {
-		err := store.Alter(ctx, cs.Durable, consentKey(user, clientID), lifetime, do, list.Adding(listed))
+		err := store.Alter(ctx, cs.Durable, consentKey(user, clientID), lifetime, do, list.AddCall(listed))
 		if !errors.Is(err, store.ErrTooLong) || ctx.Err() != nil {
 			return err
 		}
@@ -253,10 +253,10 @@ type Approval struct {
 	Unclear bool `json:"unclear,omitempty"`
 }
 
-// About identifies the subject of a request.
-type About struct {
+// Subject identifies the subject of a request.
+type Subject struct {
 	Patient string // patient id, or ""
-	Own     bool   // whether the person has no other patient
+	IsOnlyPatient     bool   // whether the person has no other patient
 }
 
 const (
@@ -273,9 +273,9 @@ const (
 )
 
 // isAbout reports whether an approval applies to a request.
-func (a *Approval) isAbout(about About) bool {
+func (a *Approval) isAbout(about Subject) bool {
 	if a.Unclear {
-		return about.Patient == "" || about.Own
+		return about.Patient == "" || about.IsOnlyPatient
 	}
 	return a.Patient == about.Patient
 }
@@ -283,18 +283,18 @@ func (a *Approval) isAbout(about About) bool {
 // Ends returns the expiry of the approval.
 func (a *Approval) Ends() time.Time { return a.At.Add(lifetime) }
 
-// Answer returns a person's earlier answer; false if some items were not requested then. With
+// Decision returns a person's earlier answer; false if some items were not requested then. With
 // others, these count as allowed and are not treated as denied.
-func (a *Approval) Answer(items []string, others bool) (answer Answer, all bool) {
+func (a *Approval) Decision(items []string, others bool) (answer Decision, all bool) {
 	answer.Until = a.Until
 	for _, item := range items {
 		switch {
 		case slices.Contains(a.Seen, item):
-			answer.Given = append(answer.Given, Given{item, a.of(item)})
+			answer.Items = append(answer.Items, GrantedItem{item, a.of(item)})
 		case others && !a.refused(item):
-			answer.Given = append(answer.Given, Given{item, []string{item}})
+			answer.Items = append(answer.Items, GrantedItem{item, []string{item}})
 		default:
-			return Answer{}, false
+			return Decision{}, false
 		}
 	}
 	return answer, true
@@ -308,8 +308,8 @@ func (a *Approval) of(item string) []string {
 	return a.Narrowed[item]
 }
 
-// Given returns all allowed scopes, in the order of the answers.
-func (a *Approval) Given() (scopes []string) {
+// GrantedScopes returns all allowed scopes, in the order of the answers.
+func (a *Approval) GrantedScopes() (scopes []string) {
 	for _, item := range a.Seen {
 		scopes = append(scopes, a.of(item)...)
 	}
@@ -317,7 +317,7 @@ func (a *Approval) Given() (scopes []string) {
 }
 
 // Covers reports whether a person allows all of a scope.
-func (a *Approval) Covers(scope []string) bool { return covers(a.Given(), scope) }
+func (a *Approval) Covers(scope []string) bool { return covers(a.GrantedScopes(), scope) }
 
 // Permits reports whether a person has denied nothing of a grant's scope. Some items may never have been requested.
 func (a *Approval) Permits(items, scope []string) bool {
@@ -336,7 +336,7 @@ func (a *Approval) Permits(items, scope []string) bool {
 
 // refused reports whether a person was asked for an item as part of another item and did not allow all of it.
 func (a *Approval) refused(item string) bool {
-	return covers(a.Seen, []string{item}) && !covers(a.Given(), []string{item})
+	return covers(a.Seen, []string{item}) && !covers(a.GrantedScopes(), []string{item})
 }
 
 // Ticked returns the names of the choices made for an item; false if the item was never requested.
@@ -348,17 +348,17 @@ func (a *Approval) Ticked(choice *Choice) (names map[string]bool, asked bool) {
 }
 
 // add replaces earlier answers to the same items, or all answers if there are too many.
-func (a *Approval) add(answer Answer) {
+func (a *Approval) add(answer Decision) {
 	a.Seen = slices.DeleteFunc(a.Seen, answer.asks)
-	if len(a.Seen)+len(answer.Given) > maxItems {
+	if len(a.Seen)+len(answer.Items) > maxItems {
 		*a = Approval{Patient: a.Patient}
 	}
 	a.Granted, a.Declined = slices.DeleteFunc(a.Granted, answer.asks), false
-	for _, g := range answer.Given {
+	for _, g := range answer.Items {
 		a.Seen = append(a.Seen, g.Item)
 		delete(a.Narrowed, g.Item)
 		switch {
-		case g.IsWhole():
+		case g.IsComplete():
 			a.Granted = append(a.Granted, g.Item)
 		case len(g.Scopes) > 0:
 			a.narrow(g)
@@ -369,7 +369,7 @@ func (a *Approval) add(answer Answer) {
 	}
 }
 
-func (a *Approval) narrow(g Given) {
+func (a *Approval) narrow(g GrantedItem) {
 	if a.Narrowed == nil {
 		a.Narrowed = map[string][]string{}
 	}
@@ -386,24 +386,24 @@ func (a *Approval) lapse(now time.Time) {
 	a.Until = time.Time{}
 }
 
-// Given is the allowed part of an item: the item itself, narrower scopes, or nothing.
-type Given struct {
+// GrantedItem is the allowed part of an item: the item itself, narrower scopes, or nothing.
+type GrantedItem struct {
 	Item   string   // item as requested
 	Scopes []string // allowed scopes; for a claim, the allowed claim
 }
 
-// IsWhole reports whether the entire item is allowed.
-func (g Given) IsWhole() bool { return slices.Contains(g.Scopes, g.Item) }
+// IsComplete reports whether the entire item is allowed.
+func (g GrantedItem) IsComplete() bool { return slices.Contains(g.Scopes, g.Item) }
 
-// Answer is a person's answer to all requested items.
-type Answer struct {
-	Given []Given   // by item, in order
+// Decision is a person's answer to all requested items.
+type Decision struct {
+	Items []GrantedItem   // by item, in order
 	Until time.Time // expiry of offline_access if allowed; zero if not chosen
 }
 
-// Of returns the allowed scopes of an item.
-func (a *Answer) Of(item string) []string {
-	for _, g := range a.Given {
+// ScopesFor returns the allowed scopes of an item.
+func (a *Decision) ScopesFor(item string) []string {
+	for _, g := range a.Items {
 		if g.Item == item {
 			return g.Scopes
 		}
@@ -412,6 +412,6 @@ func (a *Answer) Of(item string) []string {
 }
 
 // asks reports whether an item was requested.
-func (a *Answer) asks(item string) bool {
-	return slices.ContainsFunc(a.Given, func(g Given) bool { return g.Item == item })
+func (a *Decision) asks(item string) bool {
+	return slices.ContainsFunc(a.Items, func(g GrantedItem) bool { return g.Item == item })
 }

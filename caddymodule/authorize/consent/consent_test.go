@@ -10,21 +10,21 @@ import (
 // A consent is valid for a year and only between the same person and client, not for later ones with the same names.
 func TestConsentIsForgotten(t *testing.T) {
 	t.Parallel()
-	now := Between{User: 7, Client: 8}
+	now := Generations{User: 7, Client: 8}
 	for name, tt := range map[string]struct {
 		age     time.Duration
-		between Between
+		between Generations
 		counts  bool
 	}{
 		"of today":          {0, now, true},
 		"of eleven months":  {lifetime - 30*24*time.Hour, now, true},
 		"of last year":      {lifetime + time.Hour, now, false},
-		"of another person": {0, Between{User: 6, Client: 8}, false},
-		"of another client": {0, Between{User: 7, Client: 6}, false},
-		"of two others":     {0, Between{User: 6, Client: 6}, false},
+		"of another person": {0, Generations{User: 6, Client: 8}, false},
+		"of another client": {0, Generations{User: 7, Client: 6}, false},
+		"of two others":     {0, Generations{User: 6, Client: 6}, false},
 	} {
-		cs := Consents{Durable: store.NewMemory(0, 0), Between: func(string, string) Between { return now }}
-		given := Consent{User: "alice", ClientID: "app", Between: tt.between, Approvals: []*Approval{{Seen: []string{"x"}, Granted: []string{"x"}, At: time.Now().Add(-tt.age)}}}
+		cs := Consents{Durable: store.NewMemory(0, 0), LoadGenerations: func(string, string) Generations { return now }}
+		given := Consent{User: "alice", ClientID: "app", Generations: tt.between, Approvals: []*Approval{{Seen: []string{"x"}, Granted: []string{"x"}, At: time.Now().Add(-tt.age)}}}
 		value, err := store.ToJSON(given)
 		if err == nil {
 			err = cs.Durable.Put(t.Context(), consentKey("alice", "app"), value, time.Hour)
@@ -32,7 +32,7 @@ func TestConsentIsForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found, err := cs.Load(t.Context(), "alice", "app"); err != nil || (found.About(About{}) != nil) != tt.counts {
+		if found, err := cs.Load(t.Context(), "alice", "app"); err != nil || (found.ApprovalFor(Subject{}) != nil) != tt.counts {
 			t.Errorf("%s: %+v, %v", name, found, err)
 		}
 	}

@@ -14,27 +14,27 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
-// Ending revokes sessions and grants of people of identity providers.
-type Ending struct {
+// Deprovisioner revokes sessions and grants of people of identity providers.
+type Deprovisioner struct {
 	People   people.Finder     // finder of people
 	Sessions *session.Sessions // sessions to end
 	Revoker  *token.Revoker    // revoker of grants
 	Logger   *slog.Logger      // log for requests about unknown people
 }
 
-// Accounts revokes all access of accounts and of the local users linked to them. Accounts are deleted last, so that
+// RevokeAccounts revokes all access of accounts and of the local users linked to them. Accounts are deleted last, so that
 // failures can be retried. gone means permanent removal, after which another person may get a claimed sub.
-func (e *Ending) Accounts(ctx context.Context, p *people.Provider, found []people.Known, reason string, gone bool) error {
+func (e *Deprovisioner) RevokeAccounts(ctx context.Context, p *people.Provider, found []people.StoredPerson, reason string, gone bool) error {
 	if len(found) == 0 {
-		e.Logger.InfoContext(ctx, "an identity provider named somebody who has no account here", "idp", p.Key, "reason", reason)
+		e.Logger.InfoContext(ctx, "identity provider named a user without an account", "idp", p.Key, "reason", reason)
 	}
 	for _, known := range found {
-		err := e.Sessions.NoteEnded(ctx, p, known.Subject, "")
+		err := e.Sessions.RecordUpstreamEnd(ctx, p, known.Subject, "")
 		if err == nil {
-			err = e.Revoker.EndPerson(ctx, known.User, reason)
+			err = e.Revoker.RevokeUserGrants(ctx, known.User, reason)
 		}
 		if err == nil && known.User != known.ID { // from before it was linked
-			err = e.Revoker.EndPerson(ctx, known.ID, reason)
+			err = e.Revoker.RevokeUserGrants(ctx, known.ID, reason)
 		}
 		if err == nil && gone {
 			_, err = people.ReleaseSub(ctx, e.People.Accounts, known.ID)

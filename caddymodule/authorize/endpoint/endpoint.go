@@ -99,7 +99,7 @@ func (rs *Responder) WriteAs(w http.ResponseWriter, kind string, status int, bod
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false) // keeps URLs readable
 	if err := encoder.Encode(body); err != nil {
-		rs.Logger.Debug("answer not written", "error", err)
+		rs.Logger.Debug("writing the response failed", "error", err)
 	}
 }
 
@@ -107,7 +107,7 @@ func (rs *Responder) WriteAs(w http.ResponseWriter, kind string, status int, bod
 func (rs *Responder) WriteJWT(w http.ResponseWriter, token string) {
 	setKind(w.Header(), "application/jwt")
 	if _, err := io.WriteString(w, token); err != nil {
-		rs.Logger.Debug("answer not written", "error", err)
+		rs.Logger.Debug("writing the response failed", "error", err)
 	}
 }
 
@@ -130,7 +130,7 @@ func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err erro
 	if challenge := rs.challenge(r, e); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
-	TellWait(w, err)
+	SetRetryAfter(w, err)
 	rs.WriteJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
 }
 
@@ -140,8 +140,8 @@ func Redirect(w http.ResponseWriter, status int, target string) {
 	w.WriteHeader(status)
 }
 
-// TellWait sets Retry-After if a request is rejected temporarily.
-func TellWait(w http.ResponseWriter, err error) {
+// SetRetryAfter sets Retry-After if a request is rejected temporarily.
+func SetRetryAfter(w http.ResponseWriter, err error) {
 	if wait := lockout.RetryAfter(err); wait > 0 {
 		lockout.SetRetryAfter(w, wait)
 	}
@@ -157,16 +157,16 @@ func (rs *Responder) recordRefusal(r *http.Request, err error) {
 	if !ok {
 		kind = audit.Token
 	}
-	rs.Trail.RecordRefusal(r, audit.Event{Kind: kind, Err: err})
+	rs.Trail.RecordRejection(r, audit.Event{Kind: kind, Err: err})
 }
 
 func (rs *Responder) logRefusal(r *http.Request, e *oauth2.Error) {
 	switch {
-	case audit.FromContext(r.Context()).Refused:
+	case audit.FromContext(r.Context()).Rejected:
 	case e.Code == "server_error" && !errors.Is(r.Context().Err(), context.Canceled): // errors after disconnection are invisible to the client
 		rs.Logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", e)
 	default:
-		rs.Logger.InfoContext(r.Context(), "request refused", "path", r.URL.Path, "error", e)
+		rs.Logger.InfoContext(r.Context(), "request rejected", "path", r.URL.Path, "error", e)
 	}
 }
 

@@ -20,7 +20,7 @@ func (fs *Factors) UseCode(ctx context.Context, user *people.User, code string) 
 	if recovery := recoveryCode(code); recovery != "" {
 		return fs.useRecoveryCode(ctx, user, recovery)
 	}
-	held, err := fs.Of(ctx, user)
+	held, err := fs.Load(ctx, user)
 	if err != nil {
 		return nil, err
 	}
@@ -43,14 +43,14 @@ func (fs *Factors) useRecoveryCode(ctx context.Context, user *people.User, code 
 	}
 	return func(ctx context.Context) {
 		if err := fs.releaseRecovery(context.WithoutCancel(ctx), user.ID, code); err != nil {
-			fs.Logger.ErrorContext(ctx, "the recovery code of a sign-in that failed stays used", "user", user.ID, "error", err)
+			fs.Logger.ErrorContext(ctx, "recovery code not restored after a failed sign-in", "user", user.ID, "error", err)
 		}
 	}, err
 }
 
 // EnrolApp enrolls an authenticator app after a code has proved possession of the secret. It
 // returns recovery codes if these are the user's first. The code counts as used.
-func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, by By, secret, code string) (recovery []string, err error) {
+func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, by SessionContext, secret, code string) (recovery []string, err error) {
 	if user.TOTPSecret != "" {
 		return nil, ErrConfigured
 	}
@@ -76,7 +76,7 @@ func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, by By, secre
 }
 
 // RemoveApp removes a user's enrolled authenticator app.
-func (fs *Factors) RemoveApp(ctx context.Context, user *people.User, by By) error {
+func (fs *Factors) RemoveApp(ctx context.Context, user *people.User, by SessionContext) error {
 	return fs.Enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		if e.App == nil {
 			return ErrUnknown
@@ -135,7 +135,7 @@ func recoveryCode(typed string) string {
 }
 
 // RenewRecovery replaces a user's recovery codes, which requires another factor.
-func (fs *Factors) RenewRecovery(ctx context.Context, user *people.User, by By) (codes []string, err error) {
+func (fs *Factors) RenewRecovery(ctx context.Context, user *people.User, by SessionContext) (codes []string, err error) {
 	err = fs.Enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		if !e.any() && user.TOTPSecret == "" {
 			return ErrUnknown

@@ -28,46 +28,46 @@ type Factors struct {
 	Logger     *slog.Logger      // log for failures to release a code
 }
 
-// Held contains the second factors of a user.
-type Held struct {
+// EnrolledFactors contains the second factors of a user.
+type EnrolledFactors struct {
 	Enrolment
 	Configured bool // authenticator app from the configuration
 }
 
 // Any reports whether the user has a second factor.
-func (h *Held) Any() bool { return h.Configured || h.any() }
+func (h *EnrolledFactors) Any() bool { return h.Configured || h.any() }
 
 // HasApp reports whether the user has an authenticator app.
-func (h *Held) HasApp() bool { return h.Configured || h.App != nil }
+func (h *EnrolledFactors) HasApp() bool { return h.Configured || h.App != nil }
 
 // Local reports whether the gateway manages a user's factors.
 func (fs *Factors) Local(user *people.User) bool { return fs.Directory.User(user.ID) != nil }
 
-// Of returns the factors of a user: none for federated users.
-func (fs *Factors) Of(ctx context.Context, user *people.User) (*Held, error) {
+// Load returns the factors of a user: none for federated users.
+func (fs *Factors) Load(ctx context.Context, user *people.User) (*EnrolledFactors, error) {
 	if !fs.Local(user) {
-		return new(Held), nil
+		return new(EnrolledFactors), nil
 	}
 	e, err := fs.Enrolments.Load(ctx, user.ID)
 	if err != nil {
 		return nil, err
 	}
-	return &Held{*e, user.TOTPSecret != ""}, nil
+	return &EnrolledFactors{*e, user.TOTPSecret != ""}, nil
 }
 
-// Lacking reports whether a session requires a second factor, because the user has since enrolled
+// NeedsProof reports whether a session requires a second factor, because the user has since enrolled
 // one in another session.
-func (h *Held) Lacking(by By) bool { return h.Any() && h.Session != by.SID && !by.MultiFactor }
+func (h *EnrolledFactors) NeedsProof(by SessionContext) bool { return h.Any() && h.Session != by.SID && !by.MultiFactor }
 
-// Lacking is like [Held.Lacking], but for a user.
-func (fs *Factors) Lacking(ctx context.Context, user *people.User, by By) (bool, error) {
-	held, err := fs.Of(ctx, user)
-	return err == nil && held.Lacking(by), err
+// NeedsProof is like [EnrolledFactors.NeedsProof], but for a user.
+func (fs *Factors) NeedsProof(ctx context.Context, user *people.User, by SessionContext) (bool, error) {
+	held, err := fs.Load(ctx, user)
+	return err == nil && held.NeedsProof(by), err
 }
 
 // Binding returns a hash that changes with a user's password and factors, but not with their use.
 func (fs *Factors) Binding(ctx context.Context, user *people.User) (string, error) {
-	held, err := fs.Of(ctx, user)
+	held, err := fs.Load(ctx, user)
 	if err != nil {
 		return "", err
 	}
@@ -138,7 +138,7 @@ func enrolmentKey(user string) string { return store.Key("factors", user) }
 func (es *Enrolments) Load(ctx context.Context, user string) (*Enrolment, error) {
 	stored, err := es.Durable.Get(ctx, enrolmentKey(user))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("reading what %q enrolled: %w", user, err)
+		return nil, fmt.Errorf("reading the factors of %q: %w", user, err)
 	}
 	return es.open(ctx, user, stored)
 }
@@ -153,7 +153,7 @@ func (es *Enrolments) open(ctx context.Context, user string, stored []byte) (*En
 		e, err = store.FromJSON[Enrolment]([]byte(text))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading what %q enrolled: %w", user, err)
+		return nil, fmt.Errorf("reading the factors of %q: %w", user, err)
 	}
 	return es.owned(user, e)
 }
@@ -191,15 +191,15 @@ func (es *Enrolments) change(ctx context.Context, user string, do func(*Enrolmen
 	})
 }
 
-// By describes the session in which a user changes factors.
-type By struct {
+// SessionContext describes the session in which a user changes factors.
+type SessionContext struct {
 	SID         string // sid of the session
 	MultiFactor bool   // whether the session was started with a second factor
 }
 
-// BySession returns the By of a session with the given acr.
-func BySession(sid, acr string) By {
-	return By{SID: sid, MultiFactor: oauth2.MeetsACR(acr, oauth2.ACRMultiFactor)}
+// NewSessionContext returns the By of a session with the given acr.
+func NewSessionContext(sid, acr string) SessionContext {
+	return SessionContext{SID: sid, MultiFactor: oauth2.MeetsACR(acr, oauth2.ACRMultiFactor)}
 }
 
 // ErrUnproved rejects changes in a session without the user's second factor.
@@ -207,7 +207,7 @@ var ErrUnproved = &oauth2.Error{Code: "access_denied", Description: "the session
 
 // changeBy is like change, but in a session. A user with a second factor must have proved it in the session, even if it
 // was enrolled just now in another session. Otherwise an attacker with the password could add a factor.
-func (es *Enrolments) changeBy(ctx context.Context, user *people.User, by By, do func(*Enrolment) error) error {
+func (es *Enrolments) changeBy(ctx context.Context, user *people.User, by SessionContext, do func(*Enrolment) error) error {
 	return es.change(ctx, user.ID, func(e *Enrolment) error {
 		if !by.MultiFactor && (e.any() || user.TOTPSecret != "") {
 			return ErrUnproved

@@ -95,9 +95,9 @@ func (w *world) enrolApp(t *testing.T) (secret string, recovery []string) {
 	return secret, recovery
 }
 
-func (w *world) held(t *testing.T, user *people.User) *factor.Held {
+func (w *world) held(t *testing.T, user *people.User) *factor.EnrolledFactors {
 	t.Helper()
-	held, err := w.Of(t.Context(), user)
+	held, err := w.Load(t.Context(), user)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (w *world) held(t *testing.T, user *people.User) *factor.Held {
 }
 
 // proved is a session with a second factor.
-var proved = factor.By{SID: "session", MultiFactor: true}
+var proved = factor.SessionContext{SID: "session", MultiFactor: true}
 
 func TestApp(t *testing.T) {
 	t.Parallel()
@@ -167,7 +167,7 @@ func TestRecoveryCodes(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 	if release(t.Context()); len(w.held(t, w.alice).Recovery) != 10 {
-		t.Error("the code of a sign-in that failed stays used")
+		t.Error("one-time code not released after a failed sign-in")
 	}
 	if _, err := w.UseCode(t.Context(), w.Directory.User("bob"), recovery[4]); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("by another person: %v", err)
@@ -294,7 +294,7 @@ func TestUnreadableEnrolment(t *testing.T) {
 	w := newWorld(t)
 	w.enrolApp(t)
 	w.Enrolments.Keys = keyring.New(new(providertest.Storage), "keys.json", slog.New(slog.DiscardHandler))
-	if held, err := w.Of(t.Context(), w.alice); err == nil {
+	if held, err := w.Load(t.Context(), w.alice); err == nil {
 		t.Errorf("held %+v", held)
 	}
 	if had, err := w.Enrolments.Reset(t.Context(), "alice"); !had || err != nil {
@@ -317,7 +317,7 @@ func TestEnrolmentIsBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if held, err := w.Of(t.Context(), w.Directory.User("bob")); !errors.Is(err, keyring.ErrUnsealed) {
+	if held, err := w.Load(t.Context(), w.Directory.User("bob")); !errors.Is(err, keyring.ErrUnsealed) {
 		t.Errorf("held %+v, %v", held, err)
 	}
 }

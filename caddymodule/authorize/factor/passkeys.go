@@ -34,7 +34,7 @@ type Passkeys struct {
 	directory  *people.Directory
 	sealer     *browser.Sealer
 	challenges store.Store   // store for answered challenges
-	answers    *store.Latest // answered challenges by user
+	answers    *store.PerUserLimit // answered challenges by user
 	inUse      atomic.Bool   // cached result of [Passkeys.InUse]
 }
 
@@ -77,7 +77,7 @@ func NewPasskeys(issuer string, enrolments *Enrolments, directory *people.Direct
 		return nil
 	}
 	return &Passkeys{web: web, origin: strings.ToLower(issuer), enrolments: enrolments, directory: directory, sealer: sealer, challenges: challenges,
-		answers: store.NewLatest(maxAnswers, spentLifetime),
+		answers: store.NewPerUserLimit(maxAnswers, spentLifetime),
 	}
 }
 
@@ -127,13 +127,13 @@ func (ps *Passkeys) open(r *http.Request, purpose, sealed string) (session webau
 	return session, err
 }
 
-var errReplayed = errors.New("the challenge was answered before")
+var errReplayed = errors.New("the challenge has already been used")
 
 // spend uses a challenge up. It must be called only for verified responses, because wrong ones,
 // which need no key, must not fill the store.
 func (ps *Passkeys) spend(ctx context.Context, user string, session webauthn.SessionData) error {
 	key := challengeKey(session)
-	err := ps.challenges.Do(ctx, append(ps.answers.Adding(user, key), &store.Call{Op: store.Add, Key: key, TTL: spentLifetime})...)
+	err := ps.challenges.Do(ctx, append(ps.answers.Record(user, key), &store.Call{Op: store.Add, Key: key, TTL: spentLifetime})...)
 	if errors.Is(err, store.ErrExists) {
 		return refusePasskey(errReplayed)
 	}
@@ -162,28 +162,28 @@ func (ps *Passkeys) BeginSignIn(w http.ResponseWriter, r *http.Request) (*Ceremo
 	return ps.begin(w, r, signInPurpose, options.Response, session)
 }
 
-// Answered is a verified response to a challenge.
-type Answered struct {
+// VerifiedPasskey is a verified response to a challenge.
+type VerifiedPasskey struct {
 	User *people.User // owner of the passkey
 	AMR  []string     // authentication methods (RFC 8176)
 }
 
 // SignIn returns the user who responded to a sign-in challenge. With an error, it returns the owner
 // of the rejected passkey, if known.
-func (ps *Passkeys) SignIn(r *http.Request, sealed, answer string) (*Answered, error) {
+func (ps *Passkeys) SignIn(r *http.Request, sealed, answer string) (*VerifiedPasskey, error) {
 	session, parsed, err := ps.read(r, signInPurpose, sealed, answer)
 	if err != nil {
-		return new(Answered), err
+		return new(VerifiedPasskey), err
 	}
 	o, err := ps.byHandle(r.Context(), parsed.Response.UserHandle)
 	if err != nil {
-		return new(Answered), err
+		return new(VerifiedPasskey), err
 	}
 	_, _, err = ps.web.ValidatePasskeyLogin(func(_, _ []byte) (webauthn.User, error) { return o, nil }, session, parsed)
 	return ps.answered(r.Context(), o.user, session, parsed, err)
 }
 
-var errNoHandle = errors.New("nobody here has this user handle")
+var errNoHandle = errors.New("no user has this passkey user handle")
 
 // byHandle returns the user with a user handle.
 func (ps *Passkeys) byHandle(ctx context.Context, handle []byte) (owner, error) {
@@ -218,14 +218,14 @@ func (ps *Passkeys) BeginSecondFactor(w http.ResponseWriter, r *http.Request, us
 }
 
 // SecondFactor verifies a user's response to the challenge of the second factor.
-func (ps *Passkeys) SecondFactor(r *http.Request, user *people.User, sealed, answer string) (*Answered, error) {
+func (ps *Passkeys) SecondFactor(r *http.Request, user *people.User, sealed, answer string) (*VerifiedPasskey, error) {
 	session, parsed, err := ps.read(r, factorPurpose(user.ID), sealed, answer)
 	if err != nil {
-		return &Answered{User: user}, err
+		return &VerifiedPasskey{User: user}, err
 	}
 	e, err := ps.enrolments.Load(r.Context(), user.ID)
 	if err != nil {
-		return &Answered{User: user}, err
+		return &VerifiedPasskey{User: user}, err
 	}
 	_, err = ps.web.ValidateLogin(owner{user, e}, session, parsed)
 	return ps.answered(r.Context(), user, session, parsed, err)
@@ -247,9 +247,9 @@ func (ps *Passkeys) read(r *http.Request, purpose, sealed, answer string) (sessi
 }
 
 // answered completes a verified response and uses the challenge up.
-func (ps *Passkeys) answered(ctx context.Context, user *people.User, session webauthn.SessionData, parsed *protocol.ParsedCredentialAssertionData, wrong error) (*Answered, error) {
+func (ps *Passkeys) answered(ctx context.Context, user *people.User, session webauthn.SessionData, parsed *protocol.ParsedCredentialAssertionData, wrong error) (*VerifiedPasskey, error) {
 	data := parsed.Response.AuthenticatorData
-	a := &Answered{User: user, AMR: amrOf(data.Flags)}
+	a := &VerifiedPasskey{User: user, AMR: amrOf(data.Flags)}
 	if wrong != nil {
 		return a, refusePasskey(wrong)
 	}
@@ -262,7 +262,7 @@ func (ps *Passkeys) answered(ctx context.Context, user *people.User, session web
 }
 
 // ErrCloned rejects a passkey with a decreased signature counter, which indicates a copy.
-var ErrCloned = errors.New("the passkey's counter went back, so there may be a copy of it")
+var ErrCloned = errors.New("passkey signature counter decreased; the passkey may have been cloned")
 
 // noteUse stores the signature counter of a passkey, unless it has decreased.
 func (ps *Passkeys) noteUse(ctx context.Context, user string, id []byte, data protocol.AuthenticatorData) error {
@@ -324,7 +324,7 @@ func (ps *Passkeys) BeginEnrolment(w http.ResponseWriter, r *http.Request, user 
 }
 
 // Enrol enrolls the passkey that responded to a challenge. It returns recovery codes if these are the user's first.
-func (ps *Passkeys) Enrol(r *http.Request, user *people.User, by By, sealed, answer, name string) (recovery []string, err error) {
+func (ps *Passkeys) Enrol(r *http.Request, user *people.User, by SessionContext, sealed, answer, name string) (recovery []string, err error) {
 	session, err := ps.open(r, enrolPurpose(user.ID, by.SID), sealed)
 	if err != nil {
 		return nil, err
@@ -353,9 +353,9 @@ func (ps *Passkeys) Enrol(r *http.Request, user *people.User, by By, sealed, ans
 const maxCredentialID = 1023 // bytes (Web Authentication Level 3 §4)
 
 var (
-	errOrigin       = errors.New("the passkey was asked for by a page of another origin")
+	errOrigin       = errors.New("passkey requested by a page of another origin")
 	errCredentialID = errors.New("the id of the credential is empty or too long")
-	errRSAKey       = errors.New("the RSA key is shorter than 2048 bits, or none")
+	errRSAKey       = errors.New("RSA key is missing or shorter than 2048 bits")
 )
 
 // check rejects unusable credentials. It also compares the origin case-sensitively, which the
@@ -406,7 +406,7 @@ func (ps *Passkeys) InUse(ctx context.Context) (bool, error) {
 }
 
 // add stores the owner of the handle and then the passkey.
-func (ps *Passkeys) add(ctx context.Context, user *people.User, by By, handle []byte, passkey Passkey) (recovery []string, err error) {
+func (ps *Passkeys) add(ctx context.Context, user *people.User, by SessionContext, handle []byte, passkey Passkey) (recovery []string, err error) {
 	if err := ps.enrolments.Durable.Put(ctx, inUseKey, nil, lifetime); err != nil {
 		return nil, err
 	}
@@ -460,7 +460,7 @@ func passkeyName(typed string) string {
 }
 
 // Rename renames a passkey by credential id.
-func (ps *Passkeys) Rename(ctx context.Context, user *people.User, by By, id []byte, name string) error {
+func (ps *Passkeys) Rename(ctx context.Context, user *people.User, by SessionContext, id []byte, name string) error {
 	return ps.enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		i := e.find(id)
 		if i < 0 {
@@ -472,7 +472,7 @@ func (ps *Passkeys) Rename(ctx context.Context, user *people.User, by By, id []b
 }
 
 // Remove removes a passkey by credential id.
-func (ps *Passkeys) Remove(ctx context.Context, user *people.User, by By, id []byte) error {
+func (ps *Passkeys) Remove(ctx context.Context, user *people.User, by SessionContext, id []byte) error {
 	return ps.enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		i := e.find(id)
 		if i < 0 {

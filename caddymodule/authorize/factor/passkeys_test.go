@@ -46,7 +46,7 @@ func (w *world) tryEnrol(t *testing.T, a *providertest.Authenticator, user *peop
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w.Passkeys.Enrol(w.request(t), user, factor.By{SID: sid, MultiFactor: true}, c.Sealed, answer, "My <phone>")
+	return w.Passkeys.Enrol(w.request(t), user, factor.SessionContext{SID: sid, MultiFactor: true}, c.Sealed, answer, "My <phone>")
 }
 
 func (w *world) beginSignIn(t *testing.T) *factor.Ceremony {
@@ -266,7 +266,7 @@ func TestPasskeyEnrolmentRefused(t *testing.T) {
 				person = w.carol
 			}
 			enrol := func() error {
-				_, err := w.Passkeys.Enrol(w.request(t), person, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
+				_, err := w.Passkeys.Enrol(w.request(t), person, factor.SessionContext{SID: sid, MultiFactor: true}, c.Sealed, text, "")
 				return err
 			}
 			if tt.again {
@@ -356,14 +356,14 @@ func TestPasskeyFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		repair := w.failing(fault[0], fault[1])
-		if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, ""); !errors.Is(err, errDown) {
+		if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.SessionContext{SID: sid, MultiFactor: true}, c.Sealed, text, ""); !errors.Is(err, errDown) {
 			t.Errorf("%s fails: %v", fault, err)
 		}
 		if repair(); w.held(t, w.alice).Any() {
 			t.Errorf("%s fails, and it is enrolled", fault)
 		}
 		if fault[1] == "factors:" {
-			if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, ""); err != nil {
+			if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.SessionContext{SID: sid, MultiFactor: true}, c.Sealed, text, ""); err != nil {
 				t.Errorf("again: %v", err)
 			}
 		}
@@ -437,7 +437,7 @@ func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
 					return base64.RawURLEncoding.EncodeToString(tt.edit(object))
 				})
 			}
-			_, err = w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
+			_, err = w.Passkeys.Enrol(w.request(t), w.alice, factor.SessionContext{SID: sid, MultiFactor: true}, c.Sealed, text, "")
 			if errors.Is(err, factor.ErrPasskey) == tt.usable || len(w.held(t, w.alice).Passkeys) == 1 != tt.usable {
 				t.Errorf("%v, held %d", err, len(w.held(t, w.alice).Passkeys))
 			}

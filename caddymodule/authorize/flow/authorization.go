@@ -37,7 +37,7 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p, malformed := oauth2.ReadQuery(r.URL.RawQuery)
-	e.authorizer.requests.clients.Note(r.Context(), p.Get("client_id"))
+	e.authorizer.requests.clients.RecordClient(r.Context(), p.Get("client_id"))
 	pushed, err := e.pushed.find(r.Context(), p, malformed)
 	if err != nil {
 		e.frame.ShowError(w, r, err)
@@ -65,7 +65,7 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 // because browsers withhold SameSite cookies from cross-site POSTs but not from GETs.
 func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.ReadForm(w, r)
-	e.authorizer.requests.clients.Note(r.Context(), p.Get("client_id"))
+	e.authorizer.requests.clients.RecordClient(r.Context(), p.Get("client_id"))
 	if err == nil {
 		err = p.Check("request_uri")
 	}
@@ -83,16 +83,16 @@ func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http
 	signedIn, err := e.signIn.Current(r, &req.signIn)
 	var another *session.SignedIn
 	if err == nil && signedIn == nil {
-		another, err = e.signIn.IsForAnother(r, &req.signIn)
+		another, err = e.signIn.RequiresOtherUser(r, &req.signIn)
 	}
 	switch {
 	case err != nil:
-		req.signIn.Purpose.Refuse(w, r, err)
+		req.signIn.Purpose.Reject(w, r, err)
 	case another != nil: // shows the account page: any site may have sent the browser here and must not sign the user out
 		redirectToPage(e.frame, w, r, endpoint.SelectAccount, req, another)
 	case signedIn == nil:
 		e.signIn.Begin(w, r, &req.signIn)
-	case e.signIn.Renewal.Needed(w, r, &req.signIn, signedIn):
+	case e.signIn.Renewal.RespondIfNeeded(w, r, &req.signIn, signedIn):
 	case req.signIn.How.Prompts("select_account"):
 		redirectToPage(e.frame, w, r, endpoint.SelectAccount, req, signedIn)
 	default:
@@ -112,7 +112,7 @@ type authorizer struct {
 	codes     *token.Codes
 	tokens    *token.Issuer
 	stepUp    *signin.StepUp
-	lasting   *signin.Lasting
+	lasting   *signin.OfflineAccessRequester
 }
 
 // check checks a request and makes the sign-in continue with this authorizer.
@@ -145,25 +145,25 @@ func (a authorization) Continue(w http.ResponseWriter, r *http.Request, signedIn
 	a.authorizer.authorize(w, r, a.request, signedIn)
 }
 
-// Refuse implements [signin.Purpose].
-func (a authorization) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+// Reject implements [signin.Purpose].
+func (a authorization) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	a.authorizer.responses.redirectError(w, r, a.request, err)
 }
 
 // authorize continues after the sign-in: to the pages for a missing launch context, then to the consent page.
 func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
-	if a.stepUp.Needed(w, r, &req.signIn, signedIn) {
+	if a.stepUp.RespondIfNeeded(w, r, &req.signIn, signedIn) {
 		return
 	}
 	if err := a.limitTo(req, signedIn.User); err != nil {
 		a.responses.redirectError(w, r, req, err)
 		return
 	}
-	if slices.Contains(req.scope, client.OfflineAccess) && a.lasting.Needed(w, r, &req.signIn, signedIn) {
+	if slices.Contains(req.scope, client.OfflineAccess) && a.lasting.RespondIfNeeded(w, r, &req.signIn, signedIn) {
 		return
 	}
 	var err error
-	if req.scope, err = a.lasting.Limit(r.Context(), req.scope, signedIn); err != nil {
+	if req.scope, err = a.lasting.LimitScope(r.Context(), req.scope, signedIn); err != nil {
 		a.responses.redirectError(w, r, req, err)
 		return
 	}
@@ -251,7 +251,7 @@ func (a *authorizer) commit(ctx context.Context, req *authorizationRequest, step
 		return req.signIn.MarkUsed(ctx, steps...)
 	}
 	using := a.launches.Using(req.launch.handle)
-	err := req.signIn.MarkUsed(ctx, append(steps, store.In(a.launches.Store, using))...)
+	err := req.signIn.MarkUsed(ctx, append(steps, store.StepIn(a.launches.Store, using))...)
 	if errors.Is(using.Err, store.ErrNotFound) {
 		return launch.ErrUnknown
 	}
@@ -278,11 +278,11 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 		Family:         revocation.RandomID(),
 		ClientID:       req.client.ID,
 		RedirectURI:    req.target.redirectURI,
-		RequestedScope: req.asked,
+		RequestedScope: req.requestedScope,
 		Scope:          req.scope,
-		Until:          req.until,
+		ExpiresAt:          req.offlineExpiry,
 		User:           by.User.ID,
-		SignedInAt:     by.At,
+		SignedInAt:     by.SignedInAt,
 		Session:        by.SID,
 		AMR:            by.AMR,
 		Provider:       by.Provider,
@@ -293,7 +293,7 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 		Nonce:          req.nonce,
 		Launch:         req.context(by.User.Person(), styleURL),
 		Launcher:       req.launch.launcher(),
-		About:          req.about.Patient,
+		ConsentPatient:          req.about.Patient,
 		ShortTokens:    req.launch.shortTokens(),
 
 		UserinfoClaims: req.claims.userinfo,
@@ -320,7 +320,7 @@ func (a *authorizer) tokenResponse(ctx context.Context, req *authorizationReques
 		p.add("encounter", g.Launch.Encounter)
 	}
 	p.add("expires_in", strconv.FormatInt(int64(t.Lifetime.Seconds()), 10))
-	if g.ScopeText() != req.asked {
+	if g.ScopeText() != req.requestedScope {
 		p.add("scope", g.ScopeText())
 	}
 	return p, nil
@@ -334,7 +334,7 @@ func (a *authorizer) idTokenResponse(ctx context.Context, g *token.Grant) (respo
 		return nil, err
 	}
 	if user == nil {
-		return nil, &oauth2.Error{Code: "access_denied", Description: "the user is no longer known"}
+		return nil, &oauth2.Error{Code: "access_denied", Description: "the user no longer exists"}
 	}
 	g.IDTokenClaims = append(g.IDTokenClaims, people.ClaimsOfScope(g.Scope)...)
 	token, err := a.tokens.IssueIDToken(ctx, g, user, "", time.Now())

@@ -26,7 +26,7 @@ type consentPage struct {
 	responses  *responses
 	authorizer *authorizer
 	patients   *launch.Patients
-	lasting    lasting
+	lasting    offlineAccessChoice
 	logger     *slog.Logger
 }
 
@@ -35,7 +35,7 @@ func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authori
 	ask, err := cp.authorizer.needsConsent(r.Context(), &asked, signedIn.User)
 	var earlier *consent.Approval
 	if ask && err == nil {
-		earlier, err = cp.earlier(r, req, signedIn)
+		earlier, err = cp.previousApproval(r, req, signedIn)
 	}
 	if err != nil {
 		cp.responses.redirectError(w, r, req, err)
@@ -43,7 +43,7 @@ func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authori
 	}
 	data := page.Consent{
 		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
-		Unknown: req.client.Registered, Links: req.signIn.To.Links, Patient: cp.openedFor(r.Context(), req, signedIn.User),
+		Unknown: req.client.Registered, Links: req.signIn.Destination.Links, Patient: cp.patientOf(r.Context(), req, signedIn.User),
 	}
 	if to, err := url.Parse(req.target.redirectURI); err == nil {
 		data.To = cmp.Or(to.Host, to.Scheme)
@@ -62,10 +62,10 @@ func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authori
 	cp.frame.Show(w, r, &req.signIn, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data, Policy: page.Policy{Images: data.Links.Images()}})
 }
 
-// openedFor returns the patient that the page names, at least by id if the FHIR server returns no name.
-func (cp *consentPage) openedFor(ctx context.Context, req *authorizationRequest, user *people.User) page.ConsentPatient {
+// patientOf returns the patient that the page names, at least by id if the FHIR server returns no name.
+func (cp *consentPage) patientOf(ctx context.Context, req *authorizationRequest, user *people.User) page.ConsentPatient {
 	about := req.aboutPatient(user)
-	if about.Own || about.Patient == "" {
+	if about.IsOnlyPatient || about.Patient == "" {
 		return page.ConsentPatient{}
 	}
 	shown := page.ConsentPatient{ID: about.Patient}
@@ -81,13 +81,13 @@ func (cp *consentPage) openedFor(ctx context.Context, req *authorizationRequest,
 	return shown
 }
 
-// earlier returns the person's previous approval if it is still valid, or nil.
-func (cp *consentPage) earlier(r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) (*consent.Approval, error) {
+// previousApproval returns the person's previous approval if it is still valid, or nil.
+func (cp *consentPage) previousApproval(r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) (*consent.Approval, error) {
 	if req.client.Consent == client.ConsentSkip {
 		return nil, nil
 	}
 	all, err := cp.authorizer.consents.Load(r.Context(), signedIn.User.ID, req.client.ID)
-	return all.About(req.aboutPatient(signedIn.User)), err
+	return all.ApprovalFor(req.aboutPatient(signedIn.User)), err
 }
 
 func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
@@ -95,14 +95,14 @@ func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *autho
 	case p.Get("decision") != "allow":
 		cp.frame.ShowError(w, r, errNoDecision)
 	case p.Get("continue") != "":
-		cp.goOn(w, r, req, signedIn)
+		cp.continueFlow(w, r, req, signedIn)
 	default:
 		cp.allow(w, r, req, signedIn, p)
 	}
 }
 
-// goOn handles the Continue page. If consent has become necessary since the page was shown, it shows the consent page.
-func (cp *consentPage) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+// continueFlow handles the Continue page. If consent has become necessary since the page was shown, it shows the consent page.
+func (cp *consentPage) continueFlow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
 	ask, err := cp.authorizer.needsConsent(r.Context(), req, signedIn.User)
 	switch {
 	case err != nil:
@@ -155,18 +155,18 @@ func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *author
 }
 
 // answer reads the submitted consent form.
-func (cp *consentPage) answer(req *authorizationRequest, p oauth2.Parameters) (a consent.Answer, err error) {
+func (cp *consentPage) answer(req *authorizationRequest, p oauth2.Parameters) (a consent.Decision, err error) {
 	ticked := func(name string) bool { return p.Get(itemField+name) != "" }
 	for _, item := range req.items() {
-		given := consent.Given{Item: item}
+		given := consent.GrantedItem{Item: item}
 		if choice := consent.ChoiceOf(item); isFixed(item) {
 			given.Scopes = []string{item}
 		} else {
-			given.Scopes = choice.Given(ticked)
+			given.Scopes = choice.GrantedScopes(ticked)
 		}
-		a.Given = append(a.Given, given)
+		a.Items = append(a.Items, given)
 	}
-	if len(a.Of(client.OfflineAccess)) > 0 {
+	if len(a.ScopesFor(client.OfflineAccess)) > 0 {
 		a.Until, err = cp.lasting.until(p.Get(lastingField))
 	}
 	return a, err
@@ -185,22 +185,22 @@ func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest
 	required := req.client.RequiresConsent()
 	all, err := a.consents.Load(ctx, user.ID, req.client.ID)
 	req.about = req.aboutPatient(user)
-	earlier := all.About(req.about)
+	earlier := all.ApprovalFor(req.about)
 	switch {
 	case err != nil:
 		return true, err
 	case earlier == nil:
 		return required, nil
 	}
-	answer, asked := earlier.Answer(req.items(), !required)
+	answer, asked := earlier.Decision(req.items(), !required)
 	return earlier.Declined || !asked || req.limit(answer) != nil, nil
 }
 
 // aboutPatient returns the patient for whom the person's answer is valid.
-func (req *authorizationRequest) aboutPatient(user *people.User) consent.About {
+func (req *authorizationRequest) aboutPatient(user *people.User) consent.Subject {
 	person := user.Person()
 	patient := req.patient(person)
-	return consent.About{Patient: patient, Own: patient != "" && person.Own() == patient}
+	return consent.Subject{Patient: patient, IsOnlyPatient: patient != "" && person.OwnPatientID() == patient}
 }
 
 const (
@@ -222,15 +222,15 @@ func (req *authorizationRequest) items() []string {
 
 // limit narrows the request to the items that the person allowed, as SMART App Launch 2.2 permits.
 // It returns an error if no scope remains.
-func (req *authorizationRequest) limit(a consent.Answer) error {
+func (req *authorizationRequest) limit(a consent.Decision) error {
 	items := req.items()
-	refused := func(item string) bool { return slices.Contains(items, item) && len(a.Of(item)) == 0 }
+	refused := func(item string) bool { return slices.Contains(items, item) && len(a.ScopesFor(item)) == 0 }
 	refusedClaim := func(name string) bool {
 		return refused(claimItem+name) || refused(people.ScopeOf(name))
 	}
 	req.claims.userinfo = slices.DeleteFunc(slices.Clone(req.claims.userinfo), refusedClaim)
 	req.claims.idToken = slices.DeleteFunc(slices.Clone(req.claims.idToken), refusedClaim)
-	req.scope, req.until = givenScope(req.scope, a), a.Until
+	req.scope, req.offlineExpiry = givenScope(req.scope, a), a.Until
 	if len(req.scope) == 0 {
 		return signin.ErrDenied
 	}
@@ -238,9 +238,9 @@ func (req *authorizationRequest) limit(a consent.Answer) error {
 }
 
 // givenScope returns the granted part of a scope without duplicates.
-func givenScope(scope []string, a consent.Answer) (given []string) {
+func givenScope(scope []string, a consent.Decision) (given []string) {
 	for _, item := range scope {
-		for _, s := range a.Of(item) {
+		for _, s := range a.ScopesFor(item) {
 			if !slices.Contains(given, s) {
 				given = append(given, s)
 			}

@@ -28,7 +28,7 @@ func consentScript(groups []page.ConsentGroup) string {
 type consentOffer struct {
 	user    *people.User
 	earlier *consent.Approval // previous approval if still valid, or nil
-	lasting lasting
+	lasting offlineAccessChoice
 }
 
 // consentGroup identifies a group on the consent page; the constants are in page order.
@@ -309,13 +309,13 @@ const lastingField = "days"
 
 const day = 24 * time.Hour
 
-// lasting offers lifetimes for offline_access.
-type lasting struct {
+// offlineAccessChoice offers lifetimes for offline_access.
+type offlineAccessChoice struct {
 	max time.Duration // configured maximum
 }
 
 // days returns the selectable lifetimes in days below the maximum.
-func (l lasting) days() (days []int) {
+func (l offlineAccessChoice) days() (days []int) {
 	for _, n := range []int{90, 30, 1} {
 		if time.Duration(n)*day < l.max {
 			days = append(days, n)
@@ -325,7 +325,7 @@ func (l lasting) days() (days []int) {
 }
 
 // until returns the expiry for the selected lifetime; zero means the configured maximum.
-func (l lasting) until(chosen string) (time.Time, error) {
+func (l offlineAccessChoice) until(chosen string) (time.Time, error) {
 	if chosen == "" {
 		return time.Time{}, nil
 	}
@@ -338,7 +338,7 @@ func (l lasting) until(chosen string) (time.Time, error) {
 }
 
 // onPage returns the options for the page, longest first.
-func (l lasting) onPage() []page.ConsentTime {
+func (l offlineAccessChoice) onPage() []page.ConsentTime {
 	times := []page.ConsentTime{{Text: page.T("Until I end it, %s at most", inWords(l.max)), Ticked: true}}
 	for _, n := range l.days() {
 		times = append(times, page.ConsentTime{Value: strconv.Itoa(n), Text: inWords(time.Duration(n) * day)})

@@ -56,7 +56,7 @@ func Endpoints(c Config) map[string]http.Handler {
 		Responder: c.Responder, Frame: frame, Store: c.Store, Limiter: c.Limiter, Accounts: c.Accounts, Factors: c.Factors,
 		Sessions: c.Sessions, Targets: c.SignInTargets, Reopen: authorizer.reopen,
 	})
-	authorizer.stepUp, authorizer.lasting = signIn.StepUp, signIn.Lasting
+	authorizer.stepUp, authorizer.lasting = signIn.StepUp, signIn.OfflineAccess
 
 	endpoints := signIn.Endpoints
 	maps.Copy(endpoints, requestEndpoints(&c, signIn, authorizer))
@@ -113,14 +113,14 @@ func signedInEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer)
 	picker := &picker{frame: frame, patients: c.Patients, authorizer: authorizer, logger: c.Logger}
 	consent := &consentPage{
 		frame: frame, responses: authorizer.responses, authorizer: authorizer, patients: c.Patients,
-		lasting: lasting{c.RefreshLifetime}, logger: c.Logger,
+		lasting: offlineAccessChoice{c.RefreshLifetime}, logger: c.Logger,
 	}
 	endpoints := map[string]http.Handler{}
 	for path, page := range map[string]signedInPage{
 		endpoint.SelectAccount:   {show: account.show, submit: account.submit, atAnyAge: true},
 		endpoint.SelectPatient:   {show: picker.showPatients, submit: picker.submitPatient},
 		endpoint.SelectEncounter: {show: picker.showEncounters, submit: picker.submitEncounter},
-		endpoint.Consent:         {show: pages.settled(consent.show), submit: pages.settled(consent.submit), deny: consent.deny},
+		endpoint.Consent:         {show: pages.withLaunchContext(consent.show), submit: pages.withLaunchContext(consent.submit), deny: consent.deny},
 	} {
 		endpoints[path] = c.Handler(pages.handler(path, page), form...)
 	}

@@ -22,7 +22,7 @@ import (
 type launchContext struct {
 	handle     string             // value of the launch parameter, or ""
 	registered *launch.Registered // the registered launch; nil without a handle
-	picked     picked             // choices made on the patient and encounter pages
+	picked     patientChoice             // choices made on the patient and encounter pages
 }
 
 // isFor reports whether the person may use the launch; true without a launch.
@@ -51,8 +51,8 @@ func (l *launchContext) launcher() string {
 	return l.registered.Launcher
 }
 
-// picked contains the choices made on the pages, which pass it on sealed.
-type picked struct {
+// patientChoice contains the choices made on the pages, which pass it on sealed.
+type patientChoice struct {
 	patient, name string // id and display name
 	encounter     string
 	noPatient     bool // no patient to choose
@@ -60,7 +60,7 @@ type picked struct {
 }
 
 // encode encodes the choices as text without spaces.
-func (p picked) encode() string {
+func (p patientChoice) encode() string {
 	flag := func(set bool) string { return map[bool]string{true: "1"}[set] }
 	return url.Values{
 		"patient": {p.patient}, "name": {p.name}, "encounter": {p.encounter},
@@ -69,12 +69,12 @@ func (p picked) encode() string {
 }
 
 // readPicked decodes the text written by encode.
-func readPicked(text string) picked {
+func readPicked(text string) patientChoice {
 	v, err := url.ParseQuery(text)
 	if err != nil {
-		return picked{}
+		return patientChoice{}
 	}
-	return picked{
+	return patientChoice{
 		patient: v.Get("patient"), name: v.Get("name"), encounter: v.Get("encounter"),
 		noPatient: v.Get("no_patient") != "", noEncounter: v.Get("no_encounter") != "",
 	}
@@ -114,7 +114,7 @@ func (req *authorizationRequest) patient(person launch.Person) string {
 	if !req.wantsPatient() {
 		return ""
 	}
-	return cmp.Or(req.launch.picked.patient, person.Own())
+	return cmp.Or(req.launch.picked.patient, person.OwnPatientID())
 }
 
 func (req *authorizationRequest) encounter() string {
@@ -217,9 +217,9 @@ func (pk *picker) offerPatients(w http.ResponseWriter, r *http.Request, req *aut
 		}
 		pk.frame.Show(w, r, &req.signIn, view)
 	case len(choice.Patients) == 1:
-		pk.goOn(w, r, req, signedIn, picked{patient: choice.Patients[0].ID, name: choice.Patients[0].Name})
+		pk.continueFlow(w, r, req, signedIn, patientChoice{patient: choice.Patients[0].ID, name: choice.Patients[0].Name})
 	default:
-		pk.goOn(w, r, req, signedIn, picked{noPatient: true})
+		pk.continueFlow(w, r, req, signedIn, patientChoice{noPatient: true})
 	}
 }
 
@@ -252,10 +252,10 @@ func (pk *picker) down(r *http.Request, err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// goOn stores the choice and continues the flow. The second factor was already requested before
+// continueFlow stores the choice and continues the flow. The second factor was already requested before
 // this page; requesting it again would return here without the choice.
-func (pk *picker) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, chosen picked) {
-	req.launch.picked, req.signIn.AskedFactor = chosen, true
+func (pk *picker) continueFlow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, chosen patientChoice) {
+	req.launch.picked, req.signIn.FactorRequested = chosen, true
 	pk.authorizer.authorize(w, r, req, signedIn)
 }
 
@@ -269,7 +269,7 @@ func (pk *picker) submitPatient(w http.ResponseWriter, r *http.Request, req *aut
 	case err != nil:
 		pk.showPatientsDown(w, r, req, p, err)
 	default:
-		pk.goOn(w, r, req, signedIn, picked{patient: patient.ID, name: patient.Name})
+		pk.continueFlow(w, r, req, signedIn, patientChoice{patient: patient.ID, name: patient.Name})
 	}
 }
 
@@ -291,7 +291,7 @@ func (pk *picker) offerEncounters(w http.ResponseWriter, r *http.Request, req *a
 	switch {
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case !unseen && (errors.Is(err, launch.ErrNoRecord) || err == nil && len(list) == 0):
-		pk.goOnWith(w, r, req, signedIn, "")
+		pk.continueWithEncounter(w, r, req, signedIn, "")
 	case err != nil:
 		pk.showEncountersDown(w, r, req, p, err)
 	default:
@@ -306,16 +306,16 @@ func (pk *picker) showEncountersDown(w http.ResponseWriter, r *http.Request, req
 	pk.frame.Show(w, r, &req.signIn, page.View{Template: "selectencounter", Status: pk.down(r, err), Data: data})
 }
 
-// goOnWith stores the encounter, or "" if none.
-func (pk *picker) goOnWith(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, encounter string) {
+// continueWithEncounter stores the encounter, or "" if none.
+func (pk *picker) continueWithEncounter(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, encounter string) {
 	chosen := req.launch.picked
 	chosen.encounter, chosen.noEncounter = encounter, encounter == ""
-	pk.goOn(w, r, req, signedIn, chosen)
+	pk.continueFlow(w, r, req, signedIn, chosen)
 }
 
 func (pk *picker) submitEncounter(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	if p.Get("decision") == "none" {
-		pk.goOnWith(w, r, req, signedIn, "")
+		pk.continueWithEncounter(w, r, req, signedIn, "")
 		return
 	}
 	person := signedIn.User.Person()
@@ -327,6 +327,6 @@ func (pk *picker) submitEncounter(w http.ResponseWriter, r *http.Request, req *a
 	case err != nil:
 		pk.showEncountersDown(w, r, req, p, err)
 	default:
-		pk.goOnWith(w, r, req, signedIn, p.Get("encounter"))
+		pk.continueWithEncounter(w, r, req, signedIn, p.Get("encounter"))
 	}
 }

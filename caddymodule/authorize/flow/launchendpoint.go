@@ -43,7 +43,7 @@ func (e *launchEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	event := audit.Event{Kind: audit.Launch, Err: err}
 	if err != nil {
-		e.responder.Trail.RecordRefusal(r, event)
+		e.responder.Trail.RecordRejection(r, event)
 		e.responder.WriteError(w, r, err)
 		return
 	}
@@ -56,7 +56,7 @@ func (e *launchEndpoint) register(r *http.Request, p oauth2.Parameters) (*launch
 	if err != nil {
 		return nil, err
 	}
-	audit.NoteGrant(r.Context(), ehr.ID, p.Get("user"), nil)
+	audit.RecordGrant(r.Context(), ehr.ID, p.Get("user"), nil)
 	if !ehr.LaunchContext || ehr.Public() {
 		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client may not launch apps"}
 	}
@@ -99,7 +99,7 @@ func (e *launchEndpoint) checkUser(ctx context.Context, sub string) error {
 	}
 	user, err := e.accounts.Find(ctx, sub)
 	if err == nil && user == nil {
-		err = oauth2.InvalidRequest("user is nobody who can sign in here")
+		err = oauth2.InvalidRequest("user does not exist or may not sign in")
 	}
 	return err
 }
@@ -113,7 +113,7 @@ func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l
 	person := launch.Person{Subject: cmp.Or(l.User, ehr.ID)}
 	_, err := e.patients.Named(ctx, person, l.Patient)
 	if errors.Is(err, launch.ErrNoRecord) {
-		return oauth2.InvalidRequest("patient is nobody whose record can be read here")
+		return oauth2.InvalidRequest("patient does not exist or is not readable")
 	}
 	if err == nil && l.Encounter != "" {
 		err = e.patients.CheckEncounter(ctx, person, l.Patient, l.Encounter)
@@ -133,7 +133,7 @@ func readLaunch(p oauth2.Parameters) (*launch.Registered, error) {
 		Patient: p.Get("patient"), Encounter: p.Get("encounter"), Intent: p.Get("intent"), Tenant: p.Get("tenant"),
 		SMARTStyleURL: p.Get("smart_style_url"),
 	}}
-	err := checkWhom(l)
+	err := checkLaunchUser(l)
 	if banner := p.Get("need_patient_banner"); err == nil && banner != "" {
 		var needed bool
 		if needed, err = strconv.ParseBool(banner); err != nil {
@@ -155,10 +155,10 @@ func readLaunch(p oauth2.Parameters) (*launch.Registered, error) {
 	return l, nil
 }
 
-func checkWhom(l *launch.Registered) error {
+func checkLaunchUser(l *launch.Registered) error {
 	switch {
 	case l.User == "" && l.FHIRUser == "":
-		return errors.New("user or fhirUser must say whom the launch is for")
+		return errors.New("user or fhirUser is required: the user to launch for")
 	case l.FHIRUser != "":
 		return people.CheckFHIRUser(l.FHIRUser)
 	}

@@ -81,7 +81,7 @@ func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 // redirect, or the hint belongs to the session's user. If the session cannot be read, the hint must name that session.
 func (e *logoutEndpoint) isAskedFor(r *http.Request, req *logoutRequest) (bool, error) {
 	own, err := e.sessions.OfBrowser(r)
-	harmless := req.redirectURI == "" || !leadsAstray(r, req.client)
+	harmless := req.redirectURI == "" || !isOpenRedirect(r, req.client)
 	if own == nil || err != nil {
 		return harmless, err
 	}
@@ -92,7 +92,7 @@ func (e *logoutEndpoint) isAskedFor(r *http.Request, req *logoutRequest) (bool, 
 	if user == nil || err != nil {
 		return harmless, err
 	}
-	audit.NoteAuthenticated(r.Context())
+	audit.RecordAuthenticated(r.Context())
 	return req.subject == user.ID, nil
 }
 
@@ -121,7 +121,7 @@ func (e *logoutEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 
 func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, error) {
 	p, err := oauth2.QueryParameters(query)
-	e.clients.Note(r.Context(), p.Get("client_id"))
+	e.clients.RecordClient(r.Context(), p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, e
 	l.redirectURI = p.Get("post_logout_redirect_uri")
 	if l.redirectURI != "" && (l.client == nil || !slices.Contains(l.client.PostLogoutRedirectURIs, l.redirectURI)) {
 		if l.client != nil {
-			audit.NoteRedirect(r.Context(), l.redirectURI, l.client.PostLogoutRedirectURIs)
+			audit.RecordUnregisteredRedirect(r.Context(), l.redirectURI, l.client.PostLogoutRedirectURIs)
 		}
 		return nil, oauth2.InvalidRequest("The post_logout_redirect_uri is not exactly one that is registered for the client.")
 	}
@@ -159,7 +159,7 @@ func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Pa
 		return err
 	}
 	l.subject = claims.Subject
-	e.clients.Note(r.Context(), claims.Audience)
+	e.clients.RecordClient(r.Context(), claims.Audience)
 	l.client, err = e.clients.Find(r.Context(), claims.Audience)
 	if l.client != nil { // a hint of a deleted client ends no session
 		l.sid = claims.Session
@@ -207,13 +207,13 @@ func (e *logoutEndpoint) endSessions(ctx context.Context, own *session.Session, 
 		own.User = req.subject
 	}
 	if err == nil && hinted != nil {
-		audit.NoteSessionEndReason(ctx, "signed out by an ID token of it, from elsewhere")
+		audit.RecordSessionEndReason(ctx, "signed out by an ID token of it, from elsewhere")
 		err = e.sessions.End(ctx, hinted)
 	}
 	if err != nil || own == nil {
 		return err
 	}
-	audit.NoteSessionEndReason(ctx, "signed out in its browser")
+	audit.RecordSessionEndReason(ctx, "signed out in its browser")
 	return e.sessions.End(ctx, own)
 }
 

@@ -25,7 +25,7 @@ const maxPushed = 10_000
 var clientCredentials = []string{"client_secret", "client_assertion", "client_assertion_type"}
 
 var (
-	errPushedTwice = oauth2.InvalidRequest("request_uri is given by this endpoint, not to it")
+	errPushedTwice = oauth2.InvalidRequest("request_uri must not be sent to the pushed authorization request endpoint")
 	errMustPush    = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
 )
 
@@ -143,7 +143,7 @@ func (ps *pushedRequests) load(ctx context.Context, clientID, id string) (*pushe
 	case err != nil:
 		return nil, err
 	}
-	return &pushedRequest{query, &signin.Once{
+	return &pushedRequest{query, &signin.SingleUseValue{
 		Store: ps.store, Call: &store.Call{Op: store.Take, Key: key}, Spent: errRequestURIUsed,
 		After: func() error { return ps.count.Delete(ctx, key) },
 	}}, nil
@@ -169,7 +169,7 @@ var errRequestURIUsed = oauth2.InvalidRequest("The request_uri is unknown, expir
 // pushedRequest is a pushed request after the browser has presented its request_uri.
 type pushedRequest struct {
 	query string
-	once  *signin.Once
+	once  *signin.SingleUseValue
 }
 
 // sealedPushes handles the pushed requests of public clients.
@@ -206,7 +206,7 @@ func (ps *sealedPushes) unseal(ctx context.Context, clientID, sealed string) (*p
 
 // onlyOnce returns the single use of a sealed request. Gateways with a shared store record the use
 // there for the lifetime of the request.
-func (ps *sealedPushes) onlyOnce(ctx context.Context, id pushID) (*signin.Once, error) {
+func (ps *sealedPushes) onlyOnce(ctx context.Context, id pushID) (*signin.SingleUseValue, error) {
 	if !store.IsShared(ps.store) {
 		return ps.used.onlyOnce(id)
 	}
@@ -217,7 +217,7 @@ func (ps *sealedPushes) onlyOnce(ctx context.Context, id pushID) (*signin.Once, 
 	case !errors.Is(err, store.ErrNotFound):
 		return nil, err
 	}
-	return &signin.Once{Store: ps.store, Call: used, Spent: errRequestURIUsed}, nil
+	return &signin.SingleUseValue{Store: ps.store, Call: used, Spent: errRequestURIUsed}, nil
 }
 
 // isSealed reports whether a reference belongs to a sealed request; only these contain a dot.
@@ -244,11 +244,11 @@ type usedPushes struct {
 }
 
 // onlyOnce returns the single use of a request.
-func (u *usedPushes) onlyOnce(id pushID) (*signin.Once, error) {
+func (u *usedPushes) onlyOnce(id pushID) (*signin.SingleUseValue, error) {
 	if u.has(id) {
 		return nil, errRequestURIUsed
 	}
-	return &signin.Once{After: func() error {
+	return &signin.SingleUseValue{After: func() error {
 		if !u.add(id) {
 			return errRequestURIUsed
 		}

@@ -30,14 +30,14 @@ type authorizationRequest struct {
 	client        *client.Client
 	signIn        signin.Request // who must sign in, and how
 	target        responseTarget
-	asked         string    // scope as requested
+	requestedScope         string    // scope as requested
 	scope         []string  // scope as granted
-	until         time.Time // expiry of offline_access chosen by the person; zero means the maximum
+	offlineExpiry         time.Time // expiry of offline_access chosen by the person; zero means the maximum
 	codeChallenge string
 	nonce         string
 	claims        requestedClaims
 	inObject      bool          // parameters are from a request object
-	about         consent.About // patient for whom the person's answer is valid
+	about         consent.Subject // patient for whom the person's answer is valid
 	launch        launchContext // launch context of the client
 }
 
@@ -90,7 +90,7 @@ type requests struct {
 // instead of redirected (RFC 6749 §4.1.2.1).
 func (q *requests) check(ctx context.Context, query string) (*authorizationRequest, error) {
 	p, malformed := oauth2.QueryParameters(query)
-	q.clients.Note(ctx, p.Get("client_id"))
+	q.clients.RecordClient(ctx, p.Get("client_id"))
 	inObject := p.Get("request") != "" || p.Get("request_uri") != ""
 	p, refused := q.openObject(ctx, p)
 	req, err := q.destination(ctx, p)
@@ -101,7 +101,7 @@ func (q *requests) check(ctx context.Context, query string) (*authorizationReque
 		return nil, err
 	}
 	req.inObject = inObject
-	req.signIn.Query = p.Keep(RequestParameters...)
+	req.signIn.Query = p.EncodeOnly(RequestParameters...)
 	if err := q.fill(ctx, req, p, refused); err != nil {
 		return req, err
 	}
@@ -151,12 +151,12 @@ func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*autho
 	}
 	uri := p.Get("redirect_uri")
 	if !client.AllowsRedirectURI(uri) {
-		audit.NoteRedirect(ctx, uri, client.RedirectURIs)
+		audit.RecordUnregisteredRedirect(ctx, uri, client.RedirectURIs)
 		return nil, oauth2.InvalidRequest("The redirect_uri is not exactly one that is registered for this client.")
 	}
 	return &authorizationRequest{
 		client: client, target: responseTarget{redirectURI: uri},
-		signIn: signin.Request{To: signin.Destination{
+		signIn: signin.Request{Destination: signin.Destination{
 			ClientID: client.ID, Title: client.Title(), Links: appLinks(client), Providers: client.IdentityProviders, ACR: client.ACR, Address: uri,
 		}},
 	}, nil
@@ -177,7 +177,7 @@ func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2
 	}
 	for _, check := range []func(*authorizationRequest, oauth2.Parameters) error{
 		checkResponseType, checkResponseMode, checkPKCE, q.checkAudience, checkScope, checkState,
-		q.checkProvider, checkNonce, checkImplicit, checkHow, checkClaims,
+		q.checkProvider, checkNonce, checkImplicit, checkSignInParameters, checkClaims,
 	} {
 		if err := check(req, p); err != nil {
 			return err
@@ -199,7 +199,7 @@ func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
 // checkProvider rejects an identity provider that the client does not allow.
 func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters) error {
 	req.signIn.How.IdentityProvider = p.Get("identity_provider")
-	if req.signIn.How.IdentityProvider != "" && !q.accounts.Ways(req.client.IdentityProviders).Has(req.signIn.How.IdentityProvider) {
+	if req.signIn.How.IdentityProvider != "" && !q.accounts.SignInMethods(req.client.IdentityProviders).Has(req.signIn.How.IdentityProvider) {
 		return oauth2.InvalidRequest("identity_provider is not one that this client may use")
 	}
 	return nil
@@ -232,16 +232,16 @@ func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 func (q *requests) checkAudience(_ *authorizationRequest, p oauth2.Parameters) error {
 	aud := p.Get("aud")
 	if aud != "" && strings.TrimSuffix(aud, "/") != q.fhirBase {
-		return oauth2.InvalidRequest("aud is not the FHIR server that this authorization server is for")
+		return oauth2.InvalidRequest("aud must be the FHIR base URL of this authorization server")
 	}
 	return token.CheckResource(p, q.fhirBase)
 }
 
 func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
-	if req.asked = p.Get("scope"); req.asked == "" {
-		req.asked = "openid"
+	if req.requestedScope = p.Get("scope"); req.requestedScope == "" {
+		req.requestedScope = "openid"
 	}
-	if req.scope, err = req.client.GrantScope(req.asked); err != nil {
+	if req.scope, err = req.client.GrantScope(req.requestedScope); err != nil {
 		return err
 	}
 	if req.target.responseType != "code" {
@@ -249,9 +249,9 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 	}
 	req.scope = slices.DeleteFunc(slices.Clone(req.scope), client.IsSystemScope)
 	if len(req.scope) == 0 { // a token has at least one scope (RFC 6749 §3.3)
-		return oauth2.InvalidScope(errors.New("only system scopes, or refresh tokens, which this response_type does not give, are left of it"))
+		return oauth2.InvalidScope(errors.New("no scope remains: system scopes are not granted to users, and this response_type issues no refresh tokens"))
 	}
-	req.signIn.To.NeedsFHIRUser = slices.ContainsFunc(req.scope, needsFHIRUser)
+	req.signIn.Destination.NeedsFHIRUser = slices.ContainsFunc(req.scope, needsFHIRUser)
 	return nil
 }
 
@@ -287,8 +287,8 @@ func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
 	return nil
 }
 
-// checkHow parses the parameters that control the sign-in (OpenID Connect Core §3.1.2.1).
-func checkHow(req *authorizationRequest, p oauth2.Parameters) error { return req.signIn.How.Read(p) }
+// checkSignInParameters parses the parameters that control the sign-in (OpenID Connect Core §3.1.2.1).
+func checkSignInParameters(req *authorizationRequest, p oauth2.Parameters) error { return req.signIn.How.Read(p) }
 
 func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
 	return req.claims.read(p.Get("claims"), req.client, &req.signIn.How)

@@ -56,9 +56,9 @@ func withQuery(address string, p responseParameters) string {
 	return address + "?" + p.encode()
 }
 
-// leadsAstray reports whether following a link would make this server an open redirector (RFC 9700 §4.11.2): the
+// isOpenRedirect reports whether following a link would make this server an open redirector (RFC 9700 §4.11.2): the
 // request is a top-level navigation, and the client registered itself, so that its redirect URI is unverified.
-func leadsAstray(r *http.Request, c *client.Client) bool {
+func isOpenRedirect(r *http.Request, c *client.Client) bool {
 	return c != nil && c.Registered && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
@@ -92,13 +92,13 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	case e.HTTPStatus() < http.StatusInternalServerError:
 		_ = req.signIn.MarkUsed(r.Context()) // the request is rejected regardless
 	}
-	rs.frame.Trail.RecordRefusal(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.target.responseType, Err: err})
+	rs.frame.Trail.RecordRejection(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.target.responseType, Err: err})
 	p := responseParameters{{"error", codeOf(e, err)}}
-	if e.Shown || req.client.HasCompat(client.ErrorDescription) {
+	if e.DescribeToClient || req.client.HasCompat(client.ErrorDescription) {
 		p.add("error_description", printable(e.Description))
 	}
 	// prompt=none forbids pages, and RFC 9700 exempts silent authentication.
-	if r.URL.Path == endpoint.Authorize && !req.signIn.How.Prompts("none") && leadsAstray(r, req.client) {
+	if r.URL.Path == endpoint.Authorize && !req.signIn.How.Prompts("none") && isOpenRedirect(r, req.client) {
 		rs.ask(w, r, req, p)
 		return
 	}

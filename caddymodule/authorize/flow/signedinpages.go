@@ -51,7 +51,7 @@ func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authori
 	if req != nil {
 		req.launch.picked = waiting.picked
 	}
-	if err == nil && !ps.accounts.Ways(req.client.IdentityProviders).Has(signedIn.Provider) {
+	if err == nil && !ps.accounts.SignInMethods(req.client.IdentityProviders).Has(signedIn.Provider) {
 		err = people.ErrNotAllowed
 	}
 	if err == nil {
@@ -60,8 +60,8 @@ func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authori
 	return req, signedIn, err
 }
 
-// settled wraps a page that requires a complete launch context.
-func (ps *signedInPages) settled(next signedInHandler) signedInHandler {
+// withLaunchContext wraps a page that requires a complete launch context.
+func (ps *signedInPages) withLaunchContext(next signedInHandler) signedInHandler {
 	return func(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 		person := signedIn.User.Person()
 		if req.missing(person) != "" || !req.launch.isFor(person) || !req.dropUnmet(person) {
@@ -72,11 +72,11 @@ func (ps *signedInPages) settled(next signedInHandler) signedInHandler {
 	}
 }
 
-// lacksFactor requests a second factor if the person enrolled one after the sign-in. A page opened
+// requestSecondFactor requests a second factor if the person enrolled one after the sign-in. A page opened
 // earlier must not bypass it.
-func (ps *signedInPages) lacksFactor(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) bool {
-	req.signIn.AskedFactor = true // optional factors were already requested before the page
-	return ps.signIn.StepUp.Needed(w, r, &req.signIn, signedIn)
+func (ps *signedInPages) requestSecondFactor(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) bool {
+	req.signIn.FactorRequested = true // optional factors were already requested before the page
+	return ps.signIn.StepUp.RespondIfNeeded(w, r, &req.signIn, signedIn)
 }
 
 // handler returns the handler of a page.
@@ -91,12 +91,12 @@ func (ps *signedInPages) handler(path string, page signedInPage) http.HandlerFun
 		switch {
 		case ps.frame.Failed(w, r, req.toSignIn(), err):
 		case p.Get("decision") == "deny" && page.deny == nil:
-			req.signIn.Purpose.Refuse(w, r, signin.ErrDenied)
+			req.signIn.Purpose.Reject(w, r, signin.ErrDenied)
 		case p.Get("decision") == "deny":
 			page.deny(w, r, req, signedIn, p)
 		case !page.atAnyAge && req.signIn.How.TooOld(signedIn.Age, answerTime): // also for GET: the page may name patients or submit itself
 			ps.signIn.Begin(w, r, &req.signIn)
-		case ps.lacksFactor(w, r, req, signedIn):
+		case ps.requestSecondFactor(w, r, req, signedIn):
 		case r.Method != http.MethodPost:
 			page.show(w, r, req, signedIn, p)
 		default:
@@ -111,26 +111,26 @@ func redirectToPage(frame *signin.Frame, w http.ResponseWriter, r *http.Request,
 	frame.RedirectToPage(w, r, &req.signIn, page, page, signedIn.SID+" "+req.launch.picked.encode()+" "+req.signIn.Query)
 }
 
-// waiting is the sealed state of a page for signed-in people.
-type waiting struct {
+// pageState is the sealed state of a page for signed-in people.
+type pageState struct {
 	sid    string // session in which the page was shown
-	picked picked
+	picked patientChoice
 	query  string // query of the authorization request
 }
 
 // readWaiting unseals the state sealed by [redirectToPage].
-func readWaiting(frame *signin.Frame, r *http.Request, page, sealed string) (waiting, error) {
+func readWaiting(frame *signin.Frame, r *http.Request, page, sealed string) (pageState, error) {
 	text, err := frame.Unseal(r, page, sealed)
 	if err != nil {
-		return waiting{}, err
+		return pageState{}, err
 	}
 	sid, text, _ := strings.Cut(text, " ")
 	picked, query, _ := strings.Cut(text, " ")
-	return waiting{sid, readPicked(picked), query}, nil
+	return pageState{sid, readPicked(picked), query}, nil
 }
 
 // errNoDecision is the error for a form submitted without one of its buttons.
-var errNoDecision = oauth2.StartAgain("Use the buttons of the page. Go back to the app and start from there again.")
+var errNoDecision = oauth2.NewRestartError("Use the buttons of the page. Go back to the app and start from there again.")
 
 // accountChoice serves the page for prompt=select_account (OpenID Connect Core §3.1.2.1) and for requests that name
 // another person. A browser has at most one session, so the choice is between that account and another.

@@ -58,15 +58,15 @@ type KeysInUse struct {
 // New returns the keyring stored under name. It does not access the storage.
 func New(storage Storage, name string, logger *slog.Logger) *Keyring {
 	k := &Keyring{storage: storage, name: name, logger: logger}
-	k.TakeOver(new(KeysInUse))
+	k.InheritKeys(new(KeysInUse))
 	return k
 }
 
 // InUse returns the keys in memory, for a successor keyring.
 func (k *Keyring) InUse() *KeysInUse { return k.inUse }
 
-// TakeOver continues with the keys of another keyring. It must be called before any other method.
-func (k *Keyring) TakeOver(keys *KeysInUse) {
+// InheritKeys continues with the keys of another keyring. It must be called before any other method.
+func (k *Keyring) InheritKeys(keys *KeysInUse) {
 	k.inUse = keys
 	k.storageKeys = &storageKeyring{storage: k.storage, name: storageKeyName(k.name), inUse: &keys.forStorage}
 	k.Storing = k.storageKeys
@@ -191,15 +191,15 @@ func (k *Keyring) noteProblem(err error) {
 	}
 	k.inUse.problem.Store(p)
 	if !repeated && k.inUse.set.Load() != nil {
-		k.logger.Error("the signing keys could not be read again: going on with those in memory; put the stored ones back before a restart, which would end all tokens", "error", err)
+		k.logger.Error("reloading the signing keys failed; using those in memory: restore the stored keys before a restart, which would invalidate all tokens", "error", err)
 	}
 }
 
 func (s *keySet) fresh() bool { return s != nil && time.Since(s.read) < refresh }
 
 var (
-	errKeysGone = errors.New("keys in use are gone from there")
-	errNoKeys   = errors.New("there are no keys in it; if it was never to hold any, remove it")
+	errKeysGone = errors.New("signing keys in use are missing from the storage")
+	errNoKeys   = errors.New("the key file contains no keys; remove it if it never contained any")
 )
 
 // read loads the keys and rotates keys that are due.
@@ -256,9 +256,9 @@ func (k *Keyring) renew(ctx context.Context) (*keySet, error) {
 	switch {
 	case err != nil:
 	case back > 0:
-		k.logger.Warn("the store had lost signing keys in use: put them back", "stored", k.location(), "keys", back)
+		k.logger.Warn("missing signing keys restored to the store", "stored", k.location(), "keys", back)
 	case made > 0:
-		k.logger.Info("made signing keys", "stored", k.location(), "keys", made)
+		k.logger.Info("signing keys generated", "stored", k.location(), "keys", made)
 	}
 	return set, err
 }
@@ -360,7 +360,7 @@ func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
 const maxKeys = 8
 
 // ErrManyKeys means that keys were rotated too often, which would make the JWKS grow without limit.
-var ErrManyKeys = fmt.Errorf("there are %d keys of one kind, which stay published for a day after they are replaced; try again tomorrow", maxKeys)
+var ErrManyKeys = fmt.Errorf("%d keys of one algorithm exist, and replaced keys stay published for a day; try again tomorrow", maxKeys)
 
 // Rotate adds a key for each token algorithm. New keys are published immediately and sign an hour
 // later. Previous keys stay published until their signatures have expired. No token is invalidated.
@@ -370,7 +370,7 @@ func (k *Keyring) Rotate(ctx context.Context) error {
 		return ErrManyKeys
 	}
 	if err == nil {
-		k.logger.Info("made signing keys, as the operator asked: they sign in an hour", "stored", k.location(), "keys", len(IDTokenAlgorithms))
+		k.logger.Info("signing keys generated, as the operator asked: they sign in an hour", "stored", k.location(), "keys", len(IDTokenAlgorithms))
 	}
 	return err
 }
@@ -413,7 +413,7 @@ func (s *keySet) rotated(now time.Time) ([]storedKey, error) {
 func (k *Keyring) Retire(ctx context.Context, kid string) error {
 	err := k.alter(ctx, "retiring", func(set *keySet) ([]storedKey, error) { return set.without(kid, time.Now()) })
 	if err == nil {
-		k.logger.Warn("retired a key, as the operator asked: what it signed is void", "stored", k.location(), "kid", kid)
+		k.logger.Warn("signing key retired by the operator; its tokens are invalid", "stored", k.location(), "kid", kid)
 	}
 	return err
 }

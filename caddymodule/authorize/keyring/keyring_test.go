@@ -221,7 +221,7 @@ func TestKeysInUseGoOn(t *testing.T) {
 			kid := signedBy(t, before, AccessTokenAlgorithm)
 			storage.file, storage.fail, storage.writes = test.file, test.fail, 0
 			after := New(Locked{storage}, "keys", logger)
-			after.TakeOver(before.inUse)
+			after.InheritKeys(before.inUse)
 			if err := after.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -233,7 +233,7 @@ func Sign(ctx context.Context, keys Signing, alg jose.SignatureAlgorithm, typ st
 var _ Keys = (*Keyring)(nil)
 
 // ErrUnsealed means that a text was not sealed by this keyring with this binding, or not recently enough.
-var ErrUnsealed = errors.New("not sealed by us, for this browser, or not lately")
+var ErrUnsealed = errors.New("sealed value invalid: wrong key, wrong browser, or expired")
 
 // Seal implements [Sealing] with AES-256-GCM. The form is <key id>.<base64url>.
 func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error) {

@@ -193,8 +193,8 @@ const ShortToken = "short_token"
 
 // Simulated contains the faults of a launch by name: the error of the authorization response, or nil for [ShortToken].
 var Simulated = map[string]*oauth2.Error{
-	"access_denied": {Code: "access_denied", Description: "simulated: the person refuses", Shown: true},
-	"server_error":  {Code: "server_error", Description: "simulated: the authorization server fails", Shown: true},
+	"access_denied": {Code: "access_denied", Description: "simulated: the person refuses", DescribeToClient: true},
+	"server_error":  {Code: "server_error", Description: "simulated: the authorization server fails", DescribeToClient: true},
 	"old_launch":    ErrUnknown,
 	ShortToken:      nil,
 }
@@ -216,14 +216,14 @@ func (l *Registered) IsFor(sub, fhirUser string) bool {
 var ErrUnknown = &oauth2.Error{
 	Code:        "invalid_request",
 	Description: "launch is unknown: it was used already, is older than ten minutes, or is for another app. Launch the app from the EHR again.",
-	Shown:       true,
+	DescribeToClient:       true,
 }
 
 // ErrOtherPerson means that a launch is for a person other than the signed-in one.
 var ErrOtherPerson = &oauth2.Error{
 	Code:        "invalid_request",
 	Description: "launch is for another person than the one who is signed in. Launch the app from the EHR again.",
-	Shown:       true,
+	DescribeToClient:       true,
 }
 
 // maxLaunches is the maximum number of pending launches per person and client. Beyond it, the oldest are deleted.
@@ -232,12 +232,12 @@ const maxLaunches = 100
 // Launches manages the launches registered by EHRs.
 type Launches struct {
 	Store  store.Store // store of launches for [Lifetime]
-	recent *store.Latest
+	recent *store.PerUserLimit
 }
 
 // NewLaunches returns the launches in a store.
 func NewLaunches(in store.Store) *Launches {
-	return &Launches{Store: in, recent: store.NewLatest(maxLaunches, Lifetime)}
+	return &Launches{Store: in, recent: store.NewPerUserLimit(maxLaunches, Lifetime)}
 }
 
 func key(handle string) string { return store.Key("launch", handle) }
@@ -250,7 +250,7 @@ func (ls *Launches) Register(ctx context.Context, l *Registered) (string, error)
 	}
 	handle := oauth2.RandomToken()
 	whose := strings.Join([]string{l.Launcher, l.User, l.FHIRUser}, "\x00")
-	calls := append(ls.recent.Adding(whose, key(handle)), &store.Call{Op: store.Add, Key: key(handle), Value: value, TTL: Lifetime})
+	calls := append(ls.recent.Record(whose, key(handle)), &store.Call{Op: store.Add, Key: key(handle), Value: value, TTL: Lifetime})
 	return handle, ls.Store.Do(ctx, calls...)
 }
 

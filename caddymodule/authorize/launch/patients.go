@@ -42,9 +42,9 @@ type Patients struct {
 	FHIRBase string  // base URL of the FHIR server
 }
 
-// Own returns the id of the person's own Patient without a query to the FHIR server; "" without
+// OwnPatientID returns the id of the person's own Patient without a query to the FHIR server; "" without
 // one, or if there are others to choose from.
-func (p Person) Own() string {
+func (p Person) OwnPatientID() string {
 	own, is := strings.CutPrefix(p.FHIRUser, "Patient/")
 	if is && !slices.ContainsFunc(p.Patients, func(id string) bool { return id != own }) {
 		return own
@@ -444,19 +444,19 @@ type Reader struct {
 }
 
 // ErrNoRecord means not found or not permitted, deliberately indistinguishable.
-var ErrNoRecord = errors.New("no such record, or none that the person may see")
+var ErrNoRecord = errors.New("record not found or access not permitted")
 
 // read reads a resource or Bundle into value.
 func read(ctx context.Context, records Records, by Reader, path string, query url.Values, value any) error {
 	if records == nil {
-		return errors.New("no FHIR server to ask")
+		return errors.New("no FHIR server configured")
 	}
 	body, err := records.Get(ctx, by, path, query)
 	if err != nil {
 		return fmt.Errorf("asking for %s: %w", path, err)
 	}
 	if err := json.Unmarshal(body, value); err != nil {
-		return fmt.Errorf("reading the answer to %s: %w", path, err)
+		return fmt.Errorf("decoding the response to %s: %w", path, err)
 	}
 	return checkType(path, body)
 }
@@ -472,7 +472,7 @@ func checkType(path string, body []byte) error {
 		ResourceType string `json:"resourceType"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.ResourceType != want {
-		return fmt.Errorf("the answer to %s is no %s", path, want)
+		return fmt.Errorf("response to %s is not a %s", path, want)
 	}
 	return nil
 }

@@ -109,16 +109,16 @@ func (s Searcher) Find(ctx context.Context, asked []PersonQuery, person Person, 
 			s.Trail.Record(ctx, audit.Event{Kind: audit.FHIRUser, User: person.Subject, Reason: reference + " was found by " + q.String()})
 			return &FoundPerson{By: q, Reference: reference, At: now.UTC()}, nil
 		case errors.Is(err, errAmbiguous):
-			logger.WarnContext(ctx, "no fhirUser: the FHIR server has more than one record of this person, or somebody else has the address", "search", q.String())
+			logger.WarnContext(ctx, "fhirUser omitted: several records on the FHIR server match the person, or the address belongs to someone else", "search", q.String())
 			return nil, nil
 		case !errors.Is(err, ErrNoRecord):
-			logger.ErrorContext(ctx, "the FHIR server did not say who a person is", "search", q.String(), "error", err)
+			logger.ErrorContext(ctx, "fhirUser search failed", "search", q.String(), "error", err)
 			unavailable := *errNoAnswer
 			unavailable.Err = err
 			return before, &unavailable
 		}
 	}
-	logger.WarnContext(ctx, "no fhirUser: the FHIR server has no record of this person, or the provider sends nothing to search by", "searches", len(asked))
+	logger.WarnContext(ctx, "fhirUser omitted: no record on the FHIR server matches, or the idp sent no value to search by", "searches", len(asked))
 	return nil, nil
 }
 

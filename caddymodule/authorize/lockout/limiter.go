@@ -80,8 +80,8 @@ func (l *Limiter) uncountedWait() time.Duration {
 	return l.uncounted.wait(time.Now())
 }
 
-// turn waits for the turns of counters in a globally fixed order, which avoids deadlocks.
-func (s *reservations) turn(ctx context.Context, counters []counter) (done func(), err error) {
+// lockCounters waits for the turns of counters in a globally fixed order, which avoids deadlocks.
+func (s *reservations) lockCounters(ctx context.Context, counters []counter) (done func(), err error) {
 	var taken []int
 	for _, c := range counters {
 		taken = append(taken, c.stripe())
@@ -228,7 +228,7 @@ func (l *Limiter) AttemptSecret(r *http.Request, whose string, err error, guessa
 			Code: "temporarily_unavailable", Status: http.StatusTooManyRequests,
 			Description: "too many wrong secrets came from your network", Err: wait,
 		}
-		l.Trail.RecordRefusal(r, audit.Event{Kind: audit.Lockout, Err: err})
+		l.Trail.RecordRejection(r, audit.Event{Kind: audit.Lockout, Err: err})
 	}
 	return err
 }

@@ -46,7 +46,7 @@ const (
 )
 
 // errUnderWay means that running attempts use up all remaining attempts.
-var errUnderWay = errors.New("other tries have not ended")
+var errUnderWay = errors.New("concurrent attempts are still running")
 
 // reserve waits until all counters permit an attempt, records it, and returns the function that ends
 // it. As many attempts run concurrently as could all fail without causing a wait, but at least one.
@@ -128,15 +128,15 @@ func (l *Limiter) settleTry(ctx context.Context, counters []counter, u try, o ou
 }
 
 var (
-	errLate    = errors.New("the try took too long")
-	errTooMany = errors.New("too many tries for one account")
+	errLate    = errors.New("the attempt timed out")
+	errTooMany = errors.New("too many concurrent attempts for one account")
 )
 
 // change alters the tallies of counters in one step. Errors of alter are final only for stored
 // tallies, which take another round trip than cached tallies of a shared store.
 func (l *Limiter) change(ctx context.Context, counters []counter, alter func(counter, *tally) error) error {
 	l.reservations.once.Do(l.reservations.start)
-	done, err := l.reservations.turn(ctx, counters)
+	done, err := l.reservations.lockCounters(ctx, counters)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (l *Limiter) change(ctx context.Context, counters []counter, alter func(cou
 					l.reservations.seen.Put(c.Key, c.Value, 0)
 				}
 			}
-			if !store.Lost(err) {
+			if !store.IsConflict(err) {
 				return err
 			}
 		}
@@ -168,7 +168,7 @@ func (l *Limiter) change(ctx context.Context, counters []counter, alter func(cou
 		}
 		isRead = true
 	}
-	return busy(errors.New("other gateways were quicker each time"))
+	return busy(errors.New("too many conflicting changes by other gateways"))
 }
 
 // changeLocal is like change, but for a store of this process: attempts are in memory, and only changed
@@ -191,7 +191,7 @@ func (l *Limiter) changeLocal(ctx context.Context, counters []counter, alter fun
 			return err
 		}
 		if len(calls) > 0 {
-			if err = l.Store.Do(ctx, calls...); store.Lost(err) {
+			if err = l.Store.Do(ctx, calls...); store.IsConflict(err) {
 				continue // another server of this process changed the counter during a reload
 			}
 		}
@@ -200,7 +200,7 @@ func (l *Limiter) changeLocal(ctx context.Context, counters []counter, alter fun
 		}
 		return err
 	}
-	return busy(errors.New("another server of this process was quicker each time"))
+	return busy(errors.New("too many conflicting changes by another server of this process"))
 }
 
 // setTries replaces the attempts of a counter in memory. It requires the turn of the counter.
@@ -214,7 +214,7 @@ func (s *reservations) setTries(c counter, tries []try) {
 
 // forget removes an attempt from memory after its counters could not be read.
 func (l *Limiter) forget(ctx context.Context, counters []counter, id string) {
-	done, err := l.reservations.turn(ctx, counters)
+	done, err := l.reservations.lockCounters(ctx, counters)
 	if err != nil {
 		return // expires after tryLifetime
 	}
@@ -420,7 +420,7 @@ func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counter
 	ctx := r.Context()
 	name = CanonicalName(name)
 	owner := cmp.Or(account, name)
-	device, err := l.Devices.Knowing(r, account)
+	device, err := l.Devices.TrustedBrowserID(r, account)
 	if err != nil {
 		return nil, false, err
 	}

@@ -73,8 +73,8 @@ type Person struct {
 	Detail string // distinguishes people with the same name; may be ""
 }
 
-// Refused is the data of templates/refused.html.
-type Refused struct {
+// SignInRejected is the data of templates/refused.html.
+type SignInRejected struct {
 	Client   string // client's title; "" for a page of the gateway
 	Refused  string // sealed sign-in
 	Person   Person // rejected person

@@ -20,7 +20,7 @@ func samples() map[string]page.View {
 		"signin-wrong": {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Wrong: true}, Local: true}},
 		"signin-wait":  {Data: page.SignIn{Client: "Growth Chart", Username: "alice", Problem: page.SignInProblem{Wait: 30 * time.Second, Down: "Clinic", Busy: time.Second}, Local: true}},
 		"secondfactor": {Data: page.SecondFactor{Client: "Growth Chart", Wrong: true}}, "secondfactor-wait": {Data: page.SecondFactor{Client: "Growth Chart", Wait: 90 * time.Second}},
-		"refused": {Data: page.Refused{Client: "Growth Chart", Person: alice, Provider: "Clinic", SignsOut: true}}, "refused-page": {Data: page.Refused{Person: alice, Provider: "Clinic"}},
+		"refused": {Data: page.SignInRejected{Client: "Growth Chart", Person: alice, Provider: "Clinic", SignsOut: true}}, "refused-page": {Data: page.SignInRejected{Person: alice, Provider: "Clinic"}},
 		"selectaccount": {Data: page.SelectAccount{Client: "Growth Chart", Person: alice}},
 		"consent": {Data: page.Consent{
 			Client: "Growth Chart", Links: links, To: "chart.example", Person: alice, Unknown: true, Patient: page.ConsentPatient{"ada", "Ada Lovelace", "1815-12-10"},

@@ -240,5 +240,5 @@ func And(items ...*Text) *Text {
 	return T("%s and %s", list, items[last])
 }
 
-// Problem returns the text of an error for the user ([oauth2.StartAgain]).
+// Problem returns the text of an error for the user ([oauth2.NewRestartError]).
 func Problem(e *oauth2.Error) *Text { return &Text{format: e.Description} }

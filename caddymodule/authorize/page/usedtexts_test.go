@@ -158,7 +158,7 @@ func sourcesIn(t *testing.T, folder string) map[string]*ast.File {
 	return sources
 }
 
-// textsOfCall parses calls of page.T, page.Plural and oauth2.StartAgain. Their texts must be literals.
+// textsOfCall parses calls of page.T, page.Plural and oauth2.NewRestartError. Their texts must be literals.
 func textsOfCall(t *testing.T, where string, call *ast.CallExpr, add func(usedText)) {
 	t.Helper()
 	literal := func(i int) string {
@@ -174,7 +174,7 @@ func textsOfCall(t *testing.T, where string, call *ast.CallExpr, add func(usedTe
 		return text
 	}
 	switch calledName(call.Fun, filepath.Base(filepath.Dir(where))) {
-	case "page.T", "oauth2.StartAgain":
+	case "page.T", "oauth2.NewRestartError":
 		add(usedText{text: literal(0), where: where})
 	case "page.Plural":
 		add(usedText{one: literal(0), text: literal(1), where: where})

@@ -48,8 +48,8 @@ type Accounts struct {
 	// Clients is used to reject claimed subs equal to a client_id. Required if a provider has a sub claim.
 	Clients *client.Registry
 
-	// EndPerson revokes all grants and sessions of a user. Required if a provider has a sub claim.
-	EndPerson func(ctx context.Context, sub, reason string) error
+	// RevokeUserGrants revokes all grants and sessions of a user. Required if a provider has a sub claim.
+	RevokeUserGrants func(ctx context.Context, sub, reason string) error
 
 	// Lifetime is how long a session and its tokens refer to a federated account.
 	Lifetime time.Duration
@@ -99,9 +99,9 @@ func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
 
 func accountKey(id string) string { return "account:" + id }
 
-// Keep extends the lifetime of a provider's account, and thereby its link to a local user, to the
+// ExtendLifetime extends the lifetime of a provider's account, and thereby its link to a local user, to the
 // lifetime of a refresh token.
-func (a *Accounts) Keep(ctx context.Context, user, provider, subject string, lifetime time.Duration) error {
+func (a *Accounts) ExtendLifetime(ctx context.Context, user, provider, subject string, lifetime time.Duration) error {
 	p := a.Providers[provider]
 	if p == nil {
 		return nil
@@ -140,7 +140,7 @@ func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifeti
 			calls = append(calls, more...)
 		}
 		if err == nil {
-			err = store.Do(ctx, append(slices.Clip(steps), store.In(a.Durable, calls...))...)
+			err = store.Do(ctx, append(slices.Clip(steps), store.StepIn(a.Durable, calls...))...)
 		}
 		return err
 	})
@@ -161,7 +161,7 @@ func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime 
 	if old != nil {
 		before, err := store.FromJSON[keptAccount](old)
 		if err != nil {
-			return nil, fmt.Errorf("reading a kept account: %w", err)
+			return nil, fmt.Errorf("reading a stored account: %w", err)
 		}
 		if before.Until.After(kept.Until) {
 			kept.Until = before.Until
@@ -193,7 +193,7 @@ func (a *Accounts) put(ctx context.Context, id string, account *storedAccount) e
 		return err
 	}
 	inUse := &store.Call{Op: store.Put, Key: accountKey(id), Value: value, TTL: a.Lifetime}
-	return a.retain(ctx, id, value, a.Lifetime, store.In(a.Store, inUse))
+	return a.retain(ctx, id, value, a.Lifetime, store.StepIn(a.Store, inUse))
 }
 
 const keptAccountPrefix = "kept-account:"
@@ -311,7 +311,7 @@ func (p *Provider) account(id identity) *storedAccount {
 func admit(ctx context.Context, a *Accounts, p *Provider, id *identity, local *User) error {
 	switch {
 	case !p.allows(*id):
-		return deny(ctx, a, p, *id, p.whyRefused(*id))
+		return deny(ctx, a, p, *id, p.denialReason(*id))
 	case local != nil && local.Disabled:
 		return deny(ctx, a, p, *id, errDisabledHere)
 	case local != nil || p.Sub == "":
@@ -372,10 +372,10 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*launch.FoundPerson, error) {
 	logger := a.Logger.With("idp", p.Key, "subject", id.subject, "user", id.user.username)
 	if name := id.user.username; name != "" && !isName(name) {
-		logger.WarnContext(ctx, "the user name of a person has control characters: nobody finds them by it")
+		logger.WarnContext(ctx, "user name contains control characters; lookups by name do not find the user")
 	}
 	if len(id.user.Unread) > 0 {
-		logger.WarnContext(ctx, "claims of a person are too long, of another form, or elsewhere, and cannot be read: rules that ask for them deny, or allow nothing", "claims", id.user.Unread)
+		logger.WarnContext(ctx, "user claims cannot be read: too long, of the wrong type, or distributed; rules that depend on them deny, or do not allow", "claims", id.user.Unread)
 	}
 	claim := p.Claims["fhirUser"]
 	switch {
@@ -389,7 +389,7 @@ func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*la
 		}
 		return a.Searcher.Find(ctx, id.searches, id.user.Person(), cmp.Or(stored, new(storedAccount)).Found, a.now(), logger)
 	case claim != "":
-		logger.WarnContext(ctx, "the idp sent no fhirUser for this person: tokens with user/ scopes may read nothing", "claim", claim)
+		logger.WarnContext(ctx, "idp sent no fhirUser: tokens with user/ scopes have no access", "claim", claim)
 	}
 	return nil, nil
 }
@@ -398,7 +398,7 @@ func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*la
 func (a *Accounts) checkFHIRUser(ctx context.Context, claim string, user *User, logger *slog.Logger) {
 	reference := strings.TrimPrefix(user.FHIRUser, a.FHIRBase+"/")
 	if user.FHIRUser = reference; CheckFHIRUser(reference) != nil {
-		logger.WarnContext(ctx, "fhirUser of an identity provider names nobody on this FHIR server, as Practitioner/42 would; left out", "claim", claim, "value", reference)
+		logger.WarnContext(ctx, "fhirUser ignored: not a resource on this FHIR server; expected a value such as Practitioner/42", "claim", claim, "value", reference)
 		user.FHIRUser = ""
 	}
 }
@@ -425,7 +425,7 @@ const (
 )
 
 // errUnfitSub means that a provider's claim cannot be used as this person's sub.
-var errUnfitSub = errors.New("what the idp sent for the sub")
+var errUnfitSub = errors.New("the idp's sub claim")
 
 func unfitSub(why string) error { return fmt.Errorf("%w %s", errUnfitSub, why) }
 
@@ -444,7 +444,7 @@ func takeSub(ctx context.Context, a *Accounts, id *identity) error {
 	case app != nil:
 		return unfitSub("is the client_id of an app")
 	}
-	if err = ownSub(ctx, a, id); err == nil {
+	if err = recordSubOwner(ctx, a, id); err == nil {
 		id.user.ID = id.sub
 	}
 	return err
@@ -463,21 +463,21 @@ func checkSub(sub string) error {
 	return nil
 }
 
-// ownSub records the owner of a claimed sub before the account is stored. Ownership outlasts the
+// recordSubOwner records the owner of a claimed sub before the account is stored. Ownership outlasts the
 // account, because apps store records under the sub.
-func ownSub(ctx context.Context, a *Accounts, id *identity) error {
+func recordSubOwner(ctx context.Context, a *Accounts, id *identity) error {
 	return store.Alter(ctx, a.Durable, store.Key("sub-owner", id.sub), ownership, func(read []byte) ([]byte, error) {
 		owner, err := store.FromJSON[subOwner](read)
 		until := a.now().Add(ownership).Truncate(time.Second)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("reading whose a sub is: %w", err)
+			return nil, fmt.Errorf("reading the owner of a sub: %w", err)
 		case owner == nil:
 		case owner.Issuer != id.issuer || owner.Subject != id.subject:
 			if owner.Released.IsZero() || a.now().Before(owner.Released.Add(settling)) {
 				return nil, unfitSub("is another person's already")
 			}
-			if err := handOver(ctx, a, id.sub); err != nil {
+			if err := revokePreviousOwner(ctx, a, id.sub); err != nil {
 				return nil, err
 			}
 		case !owner.Released.IsZero(): // cancels the release
@@ -488,9 +488,9 @@ func ownSub(ctx context.Context, a *Accounts, id *identity) error {
 	})
 }
 
-// handOver revokes everything granted under a sub before another person gets it.
-func handOver(ctx context.Context, a *Accounts, sub string) error {
-	err := a.EndPerson(ctx, sub, "another person of an identity provider gets the sub, which was released")
+// revokePreviousOwner revokes everything granted under a sub before another person gets it.
+func revokePreviousOwner(ctx context.Context, a *Accounts, sub string) error {
+	err := a.RevokeUserGrants(ctx, sub, "another person of an identity provider gets the sub, which was released")
 	if err != nil {
 		return err
 	}
@@ -542,10 +542,10 @@ func (p *Provider) links(id identity, user *User) bool {
 	return p.LinkEmail && address != "" && user.EmailVerified && lowered(user.Email) == lowered(address)
 }
 
-var errDisabledHere = errors.New("the user here whom they are linked to is disabled")
+var errDisabledHere = errors.New("the linked local user is disabled")
 
-// Refusal returns [ErrNotAllowed] with a reason that only the audit log records.
-func Refusal(why error) error {
+// NewNotAllowedError returns [ErrNotAllowed] with a reason that only the audit log records.
+func NewNotAllowedError(why error) error {
 	refusal := *ErrNotAllowed
 	refusal.Err = why
 	return &refusal
@@ -570,25 +570,25 @@ func deny(ctx context.Context, a *Accounts, p *Provider, id identity, why error)
 	if err != nil {
 		why = fmt.Errorf("%w; %w: %w", why, ErrNotForgotten, err)
 	}
-	return Refusal(why)
+	return NewNotAllowedError(why)
 }
 
 // Forget deletes an account, which invalidates its sessions and grants until the person signs in again.
 func (a *Accounts) Forget(ctx context.Context, id string) error {
 	// The kept account is deleted first; otherwise the other would be restored from it.
-	return store.Do(ctx, store.In(a.Durable, store.Deleting(keptAccountPrefix+id)...), store.In(a.Store, store.Deleting(accountKey(id))...))
+	return store.Do(ctx, store.StepIn(a.Durable, store.Deleting(keptAccountPrefix+id)...), store.StepIn(a.Store, store.Deleting(accountKey(id))...))
 }
 
-// whyRefused describes how a person fails each rule, without claim values.
-func (p *Provider) whyRefused(id identity) error {
+// denialReason describes how a person fails each rule, without claim values.
+func (p *Provider) denialReason(id identity) error {
 	var missed []string
 	for _, rule := range p.Allow {
-		missed = append(missed, fmt.Sprintf("allow %s %s: %s", rule.Claim, rule.Value, id.misses(rule)))
+		missed = append(missed, fmt.Sprintf("allow %s %s: %s", rule.Claim, rule.Value, id.mismatch(rule)))
 	}
 	return errors.New(strings.Join(missed, "; "))
 }
 
-func (id identity) misses(rule AllowRule) string {
+func (id identity) mismatch(rule AllowRule) string {
 	switch {
 	case rule.isOnGroup() && slices.Contains(id.user.Unread, tokenclaim.Groups):
 		return "the groups that the idp sent cannot be read"

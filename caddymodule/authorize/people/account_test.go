@@ -57,7 +57,7 @@ func TestSubStaysOwners(t *testing.T) {
 	t.Parallel()
 	a := newAccounts(hospital)
 	owner := identity{issuer: hospital.Issuer, subject: "ann", sub: "e1"}
-	if err := ownSub(t.Context(), a, &owner); err != nil {
+	if err := recordSubOwner(t.Context(), a, &owner); err != nil {
 		t.Fatal(err)
 	}
 	for name, other := range map[string]identity{
@@ -65,11 +65,11 @@ func TestSubStaysOwners(t *testing.T) {
 		"another issuer":         {issuer: "https://clinic.example", subject: "ann", sub: "e1"},
 		"another issuer's other": {issuer: "https://clinic.example", subject: "ben", sub: "e1"},
 	} {
-		if err := ownSub(t.Context(), a, &other); !errors.Is(err, errUnfitSub) {
+		if err := recordSubOwner(t.Context(), a, &other); !errors.Is(err, errUnfitSub) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := ownSub(t.Context(), a, &owner); err != nil {
+	if err := recordSubOwner(t.Context(), a, &owner); err != nil {
 		t.Errorf("the owner: %v", err)
 	}
 }
@@ -80,7 +80,7 @@ func TestSubIsKeptWhereItsGrantsCannotEnd(t *testing.T) {
 	a := newAccounts(hospital)
 	broken := errors.New("the store is away")
 	ended := 0
-	a.EndPerson = func(context.Context, string, string) error { ended++; return broken }
+	a.RevokeUserGrants = func(context.Context, string, string) error { ended++; return broken }
 	long := time.Now().Add(-time.Hour)
 	record, err := store.ToJSON(subOwner{Issuer: hospital.Issuer, Subject: "ann", Until: time.Now().Add(ownership), Released: long})
 	if err == nil {
@@ -90,7 +90,7 @@ func TestSubIsKeptWhereItsGrantsCannotEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	ben := identity{issuer: hospital.Issuer, subject: "ben", sub: "e1"}
-	if err := ownSub(t.Context(), a, &ben); !errors.Is(err, broken) || ended != 1 {
+	if err := recordSubOwner(t.Context(), a, &ben); !errors.Is(err, broken) || ended != 1 {
 		t.Errorf("%v, ended %d times", err, ended)
 	}
 	if after, err := a.Durable.Get(t.Context(), store.Key("sub-owner", "e1")); err != nil || string(after) != string(record) {
@@ -226,12 +226,12 @@ func TestFinderOfAnotherIssuer(t *testing.T) {
 		}
 	}
 	f := Finder{accounts}
-	first := func(ctx context.Context, p *Provider, name string) ([]Known, error) {
+	first := func(ctx context.Context, p *Provider, name string) ([]StoredPerson, error) {
 		return f.FirstNamed(ctx, p, name, time.Time{})
 	}
 	for _, tt := range []struct {
 		name string
-		find func(context.Context, *Provider, string) ([]Known, error)
+		find func(context.Context, *Provider, string) ([]StoredPerson, error)
 		term string
 	}{
 		{"by subject", f.BySubject, subject},
@@ -262,7 +262,7 @@ func TestFinderOfFormerNames(t *testing.T) {
 	}
 	f := Finder{accounts}
 	for _, tt := range []struct {
-		find func(context.Context, *Provider, string) ([]Known, error)
+		find func(context.Context, *Provider, string) ([]StoredPerson, error)
 		term string
 		want int
 	}{{f.BySubject, "1", 0}, {f.BySubject, "2", 1}, {f.ByName, "ann", 0}, {f.ByName, "anna", 1}, {f.ByID, "1", 0}, {f.ByID, "2", 1}} {

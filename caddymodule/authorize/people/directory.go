@@ -27,9 +27,9 @@ import (
 // Changes are made on a [Directory.Clone], at a cost independent of the number of users.
 // The original must not be changed afterwards.
 type Directory struct {
-	// Known is called for an unknown user and returns an error if the list of users may be
+	// CheckComplete is called for an unknown user and returns an error if the list of users may be
 	// incomplete. Default: the list is complete.
-	Known func(context.Context) error
+	CheckComplete func(context.Context) error
 
 	users     *snapshotmap.Map[*User]    // by id
 	names     *snapshotmap.Map[[]string] // ids by [lockout.CanonicalName]
@@ -141,10 +141,10 @@ func (d *Directory) Generation(id string) oauth2.Generation {
 }
 
 func (d *Directory) known(ctx context.Context) error {
-	if d.Known == nil {
+	if d.CheckComplete == nil {
 		return nil
 	}
-	return d.Known(ctx)
+	return d.CheckComplete(ctx)
 }
 
 // AccountNamed returns the id of the account for a typed name: the exact match, otherwise the only
@@ -269,7 +269,7 @@ func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, 
 		return nil, ErrWrongCode
 	}
 	err = o.Durable.Do(ctx, store.Replacing(used.key, used.before, used.step, usedStepLifetime))
-	if store.Lost(err) {
+	if store.IsConflict(err) {
 		return nil, ErrWrongCode
 	}
 	return used, err
@@ -290,6 +290,6 @@ func (o *OTP) ReleaseCode(ctx context.Context, user *User, used *UsedStep) {
 	}
 	err := o.Durable.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepLifetime)
 	if err != nil && !errors.Is(err, store.ErrChanged) { // ErrChanged: another code was used
-		o.Logger.ErrorContext(ctx, "the code of a sign-in that failed stays used", "user", user.ID, "error", err)
+		o.Logger.ErrorContext(ctx, "one-time code not released after a failed sign-in", "user", user.ID, "error", err)
 	}
 }

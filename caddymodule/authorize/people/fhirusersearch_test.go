@@ -100,15 +100,15 @@ func TestFHIRUserSearch(t *testing.T) {
 		{"by address", right, number, []launch.PersonSearch{byAddress}, "Practitioner/p1", ""},
 		{"in order", right, number, []launch.PersonSearch{{Type: "Patient", System: "urn:n", Claim: "hr.number"}, byNumber}, "Practitioner/p1", ""},
 		{"beside a warning", `{"resource":{"resourceType":"OperationOutcome"}},` + right, number, []launch.PersonSearch{byNumber}, "Practitioner/p1", ""},
-		{"nobody", "", number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
-		{"two", right + "," + record("p2", "urn:n", "4|2", ""), number, []launch.PersonSearch{byNumber, byAddress}, "", "more than one record"},
-		{"one that does not match", record("p1", "urn:n", "42", ""), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
-		{"the value of another system", record("p1", "urn:m", "4|2", ""), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
-		{"an old identifier", record("p1", "urn:n", "4|2", `,"use":"old"`), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
-		{"an address that ended", record("p1", "urn:n", "4|2", `,"period":{"end":"2001-05"}`), number, []launch.PersonSearch{byAddress}, "", "no record of this person"},
-		{"another type", strings.ReplaceAll(right, "Practitioner", "Patient"), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
-		{"no longer active", strings.Replace(right, `"id"`, `"active":false,"id"`, 1), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
-		{"without an id", record("", "urn:n", "4|2", ""), number, []launch.PersonSearch{byNumber}, "", "no record of this person"},
+		{"nobody", "", number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
+		{"two", right + "," + record("p2", "urn:n", "4|2", ""), number, []launch.PersonSearch{byNumber, byAddress}, "", "several records on the FHIR server"},
+		{"one that does not match", record("p1", "urn:n", "42", ""), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
+		{"the value of another system", record("p1", "urn:m", "4|2", ""), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
+		{"an old identifier", record("p1", "urn:n", "4|2", `,"use":"old"`), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
+		{"an address that ended", record("p1", "urn:n", "4|2", `,"period":{"end":"2001-05"}`), number, []launch.PersonSearch{byAddress}, "", "no record on the FHIR server"},
+		{"another type", strings.ReplaceAll(right, "Practitioner", "Patient"), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
+		{"no longer active", strings.Replace(right, `"id"`, `"active":false,"id"`, 1), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
+		{"without an id", record("", "urn:n", "4|2", ""), number, []launch.PersonSearch{byNumber}, "", "no record on the FHIR server"},
 		{"no claim", right, unverified, []launch.PersonSearch{byNumber, byAddress}, "", "searches=0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestFamily(t *testing.T) {
 		w := newWard(t, map[string]any{"email": "ada@hospital.example", "email_verified": true, "birthdate": tt.born})
 		w.records.answers["Patient"], w.records.answers["RelatedPerson"] = tt.patients, tt.related
 		authorizetest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(launch.PersonSearch{Type: tt.by})), tt.want, tt.name)
-		if refused := strings.Contains(w.log.String(), "somebody else has the address"); refused != (tt.want == "") {
+		if refused := strings.Contains(w.log.String(), "belongs to someone else"); refused != (tt.want == "") {
 			t.Errorf("%s: logged %q", tt.name, w.log.String())
 		}
 	}

@@ -19,15 +19,15 @@ type Finder struct {
 	Accounts *Accounts // accounts to search
 }
 
-// Known is a stored account of a person at a provider.
-type Known struct {
+// StoredPerson is a stored account of a person at a provider.
+type StoredPerson struct {
 	audit.Person
 	ID   string // account id
 	User string // sub: the account id, or the id of the linked local user
 }
 
 // find returns the matching accounts among the indexed and further ids.
-func (f Finder) find(ctx context.Context, keys []string, match func(id string, s *storedAccount) bool, further ...string) (found []Known, err error) {
+func (f Finder) find(ctx context.Context, keys []string, match func(id string, s *storedAccount) bool, further ...string) (found []StoredPerson, err error) {
 	ids, err := f.ids(ctx, keys)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (f Finder) find(ctx context.Context, keys []string, match func(id string, s
 	return f.ofIDs(ctx, match, append(ids, further...)...)
 }
 
-func (f Finder) ofIDs(ctx context.Context, match func(id string, s *storedAccount) bool, ids ...string) (found []Known, err error) {
+func (f Finder) ofIDs(ctx context.Context, match func(id string, s *storedAccount) bool, ids ...string) (found []StoredPerson, err error) {
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
 		stored, err := f.Accounts.storedAccount(ctx, id)
@@ -43,7 +43,7 @@ func (f Finder) ofIDs(ctx context.Context, match func(id string, s *storedAccoun
 			return nil, err
 		}
 		if stored != nil && match(id, stored) {
-			found = append(found, Known{stored.describe(), id, f.holder(id, stored)})
+			found = append(found, StoredPerson{stored.describe(), id, f.holder(id, stored)})
 		}
 	}
 	return found, nil
@@ -75,7 +75,7 @@ func (f Finder) ids(ctx context.Context, keys []string) (ids []string, err error
 
 // FirstNamed returns the account that was first to use a name since a time, regardless of its
 // present name; none if the account no longer exists.
-func (f Finder) FirstNamed(ctx context.Context, p *Provider, name string, since time.Time) ([]Known, error) {
+func (f Finder) FirstNamed(ctx context.Context, p *Provider, name string, since time.Time) ([]StoredPerson, error) {
 	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, nameKey(p.subIssuer(), name))
 	if entry == nil || err != nil {
 		return nil, err
@@ -101,14 +101,14 @@ func (f Finder) holder(id string, s *storedAccount) string {
 }
 
 // BySubject returns the accounts of a subject at a provider's issuer: several if the sub claim was reconfigured.
-func (f Finder) BySubject(ctx context.Context, p *Provider, subject string) ([]Known, error) {
+func (f Finder) BySubject(ctx context.Context, p *Provider, subject string) ([]StoredPerson, error) {
 	return f.find(ctx, []string{subjectKey(p.subIssuer(), subject)}, func(_ string, s *storedAccount) bool {
 		return s.Issuer == p.subIssuer() && s.Subject == subject
 	})
 }
 
 // ByID returns the accounts of a provider's issuer by the provider's subject or by sub.
-func (f Finder) ByID(ctx context.Context, p *Provider, id string) ([]Known, error) {
+func (f Finder) ByID(ctx context.Context, p *Provider, id string) ([]StoredPerson, error) {
 	found, err := f.BySubject(ctx, p, id)
 	if len(found) > 0 || err != nil {
 		return found, err
@@ -117,7 +117,7 @@ func (f Finder) ByID(ctx context.Context, p *Provider, id string) ([]Known, erro
 }
 
 // ByName returns the accounts of a provider's issuer by sub, user name or verified address.
-func (f Finder) ByName(ctx context.Context, p *Provider, name string) ([]Known, error) {
+func (f Finder) ByName(ctx context.Context, p *Provider, name string) ([]StoredPerson, error) {
 	return f.find(ctx, []string{nameKey(p.subIssuer(), name)}, func(id string, s *storedAccount) bool {
 		return s.Issuer == p.subIssuer() && (id == name || s.isNamed(name))
 	}, name)
@@ -126,10 +126,10 @@ func (f Finder) ByName(ctx context.Context, p *Provider, name string) ([]Known, 
 // Resolve returns the distinct people that an operator's term may refer to. "local:" with the sub of a local
 // user, or a provider key, a colon and a subject, are unambiguous. Any other term is a sub, a user name or an
 // e-mail address, local or at any provider. User names and addresses match case-insensitively (ASCII).
-func (f Finder) Resolve(ctx context.Context, term string) ([]Known, error) {
+func (f Finder) Resolve(ctx context.Context, term string) ([]StoredPerson, error) {
 	key, subject, _ := strings.Cut(term, ":")
 	if key == Local && f.Accounts.Directory.User(subject) != nil {
-		return []Known{f.local(subject)}, nil
+		return []StoredPerson{f.local(subject)}, nil
 	}
 	if p := f.Accounts.Providers[key]; p != nil {
 		if found, err := f.BySubject(ctx, p, subject); len(found) > 0 || err != nil {
@@ -142,9 +142,9 @@ func (f Finder) Resolve(ctx context.Context, term string) ([]Known, error) {
 			keys = append(keys, key)
 		}
 	}
-	var found []Known
+	var found []StoredPerson
 	if f.Accounts.Directory.User(term) != nil {
-		found = []Known{f.local(term)}
+		found = []StoredPerson{f.local(term)}
 	} else {
 		for _, id := range f.Accounts.Directory.named(term) {
 			found = append(found, f.local(id))
@@ -155,16 +155,16 @@ func (f Finder) Resolve(ctx context.Context, term string) ([]Known, error) {
 }
 
 // local returns a local user, without a provider's names.
-func (f Finder) local(id string) Known { return Known{ID: id, User: id} }
+func (f Finder) local(id string) StoredPerson { return StoredPerson{ID: id, User: id} }
 
 // each returns the distinct people ordered by sub.
-func each(found []Known) []Known {
-	slices.SortStableFunc(found, func(a, b Known) int { return strings.Compare(a.User, b.User) })
-	return slices.CompactFunc(found, func(a, b Known) bool { return a.User == b.User })
+func each(found []StoredPerson) []StoredPerson {
+	slices.SortStableFunc(found, func(a, b StoredPerson) int { return strings.Compare(a.User, b.User) })
+	return slices.CompactFunc(found, func(a, b StoredPerson) bool { return a.User == b.User })
 }
 
 // Term returns an unambiguous term for [Finder.Resolve].
-func (k Known) Term() string {
+func (k StoredPerson) Term() string {
 	if k.Provider == "" {
 		return Local + ":" + k.User
 	}
@@ -172,7 +172,7 @@ func (k Known) Term() string {
 }
 
 // String describes a person for operators.
-func (k Known) String() string {
+func (k StoredPerson) String() string {
 	if k.ID == "" {
 		return "sub " + k.User
 	}
@@ -184,33 +184,33 @@ func (k Known) String() string {
 }
 
 // ErrAmbiguous means that a term matches several people. The wrapping error lists them.
-var ErrAmbiguous = errors.New("that may be several people: repeat it with the beginning of one of these lines, up to the comma, or with the sub")
+var ErrAmbiguous = errors.New("ambiguous person: repeat the command with the start of one of these lines, up to the comma, or with the sub")
 
-// Meant returns the person for an operator's term, or [ErrAmbiguous]. An unknown term is taken as a
+// ResolveOne returns the person for an operator's term, or [ErrAmbiguous]. An unknown term is taken as a
 // sub, because a deleted account may still have grants or sessions.
-func (f Finder) Meant(ctx context.Context, term string) (Known, error) {
+func (f Finder) ResolveOne(ctx context.Context, term string) (StoredPerson, error) {
 	found, err := f.Resolve(ctx, term)
 	switch {
 	case err != nil:
-		return Known{}, err
+		return StoredPerson{}, err
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) == 0:
-		return Known{User: term}, nil
+		return StoredPerson{User: term}, nil
 	}
 	err = ErrAmbiguous
 	for _, known := range found {
 		err = fmt.Errorf("%w\n%s", err, known)
 	}
-	return Known{}, err
+	return StoredPerson{}, err
 }
 
-// Sub returns the sub found by [Finder.Meant]; "" for an empty term.
+// Sub returns the sub found by [Finder.ResolveOne]; "" for an empty term.
 func (f Finder) Sub(ctx context.Context, term string) (string, error) {
 	if term == "" {
 		return "", nil
 	}
-	meant, err := f.Meant(ctx, term)
+	meant, err := f.ResolveOne(ctx, term)
 	return meant.User, err
 }
 

@@ -107,7 +107,7 @@ func lines(err error) []string { return strings.Split(fmt.Sprint(err), "\n") }
 // meansOne reports whether a term matches exactly one known person.
 func meansOne(t *testing.T, s *authorize.Server, term string) bool {
 	t.Helper()
-	person, err := s.Meant(t.Context(), term)
+	person, err := s.DescribePerson(t.Context(), term)
 	return err == nil && strings.HasPrefix(person, term+", ")
 }
 
@@ -198,7 +198,7 @@ func TestTrailNamesPerson(t *testing.T) {
 		{"another address", personAt("s", "email", "a@y.example", "email_verified", true), allowing("email", "b@y.example"), "a@y.example", "allow email b@y.example: another e-mail address"},
 		{"disabled here", personAt("s", "email", "alice@example.org", "email_verified", true), func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail, c.Users[0].Disabled = true, true
-		}, "alice@example.org", "the user here whom they are linked to is disabled"},
+		}, "alice@example.org", "the linked local user is disabled"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -448,8 +448,8 @@ func CheckMappedACR(theirs, class string) error {
 // ACRMap maps a provider's acr values to authentication classes.
 type ACRMap map[string]string
 
-// Words returns the provider's acr values for a class, or nil.
-func (m ACRMap) Words(class string) []string {
+// ProviderACRs returns the provider's acr values for a class, or nil.
+func (m ACRMap) ProviderACRs(class string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(theirs string) bool { return m[theirs] != class })
 }
 
@@ -518,18 +518,18 @@ func lowered(address string) string {
 	}, address)
 }
 
-// Ways lists the sign-in methods of a client.
-type Ways struct {
+// SignInMethods lists the sign-in methods of a client.
+type SignInMethods struct {
 	Local     bool        // password sign-in of local users
 	Providers []*Provider // in the order of the client's list
 }
 
-// Ways returns the sign-in methods for a client's list of keys; for an empty list all, in configuration order.
-func (a *Accounts) Ways(keys []string) Ways {
+// SignInMethods returns the sign-in methods for a client's list of keys; for an empty list all, in configuration order.
+func (a *Accounts) SignInMethods(keys []string) SignInMethods {
 	if len(keys) == 0 {
 		keys = append([]string{Local}, a.ProviderKeys...)
 	}
-	var ways Ways
+	var ways SignInMethods
 	for _, key := range keys {
 		if p := a.Providers[key]; p != nil {
 			ways.Providers = append(ways.Providers, p)
@@ -540,7 +540,7 @@ func (a *Accounts) Ways(keys []string) Ways {
 }
 
 // Has reports whether the provider with the key is a sign-in method; "" and [Local] mean the password sign-in.
-func (w Ways) Has(key string) bool {
+func (w SignInMethods) Has(key string) bool {
 	if key == "" || key == Local {
 		return w.Local
 	}
@@ -548,7 +548,7 @@ func (w Ways) Has(key string) bool {
 }
 
 // ByDomain returns the provider for the domain of an e-mail address, or nil.
-func (w Ways) ByDomain(address string) *Provider {
+func (w SignInMethods) ByDomain(address string) *Provider {
 	domain := emailDomain(address)
 	for _, p := range w.Providers {
 		if domain != "" && slices.Contains(p.Domains, domain) {

@@ -29,8 +29,8 @@ const (
 	pause = 250 * time.Millisecond
 )
 
-// asker checks sign-ins at providers and applies the results.
-type asker struct {
+// providerChecker checks sign-ins at providers and applies the results.
+type providerChecker struct {
 	records   records
 	providers *providers
 	suspended *suspensions
@@ -45,10 +45,10 @@ type question struct {
 	person bool          // the person is active now
 }
 
-// ask checks a sign-in at a provider: nil means confirmed, errEnded denied, and any other error an outage.
-func (a *asker) ask(ctx context.Context, p *people.Provider, name string, q question) error {
+// checkSignIn checks a sign-in at a provider: nil means confirmed, errEnded denied, and any other error an outage.
+func (a *providerChecker) checkSignIn(ctx context.Context, p *people.Provider, name string, q question) error {
 	for {
-		if err := a.providers.silent(p.Key); err != nil {
+		if err := a.providers.checkBackoff(p.Key); err != nil {
 			return err
 		}
 		r, held, err := a.claim(ctx, p, name, q.recent)
@@ -60,7 +60,7 @@ func (a *asker) ask(ctx context.Context, p *people.Provider, name string, q ques
 		case r.Denied:
 			return a.end(ctx, r)
 		case held:
-			return a.askAs(ctx, p, r, q.person)
+			return a.checkWithClaim(ctx, p, r, q.person)
 		case r.Claim == "" || r.Doubt.IsZero() && a.records.age(r) < p.Revalidate.Interval || !q.waits:
 			return nil
 		}
@@ -69,7 +69,7 @@ func (a *asker) ask(ctx context.Context, p *people.Provider, name string, q ques
 }
 
 // claim returns a sign-in and reports whether this gateway has claimed the check.
-func (a *asker) claim(ctx context.Context, p *people.Provider, name string, recent time.Duration) (r *record, held bool, err error) {
+func (a *providerChecker) claim(ctx context.Context, p *people.Provider, name string, recent time.Duration) (r *record, held bool, err error) {
 	claim := oauth2.RandomToken()
 	r, err = a.records.change(ctx, name, func(r *record) bool {
 		if r.Denied || r.Issuer != p.Issuer || a.records.age(r) < recent {
@@ -85,13 +85,13 @@ func (a *asker) claim(ctx context.Context, p *people.Provider, name string, rece
 	return r, err == nil && r != nil && r.Claim == claim, err
 }
 
-// askAs performs a check with the record's claim.
-func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record, person bool) error {
-	denied, err := a.consult(ctx, p, r, person)
+// checkWithClaim performs a check with the record's claim.
+func (a *providerChecker) checkWithClaim(ctx context.Context, p *people.Provider, r *record, person bool) error {
+	denied, err := a.queryProvider(ctx, p, r, person)
 	if !denied {
 		return err
 	}
-	doubted, err := a.doubt(ctx, r, r.Claim)
+	doubted, err := a.recordDenial(ctx, r, r.Claim)
 	switch {
 	case err != nil:
 		return err
@@ -100,15 +100,15 @@ func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record, person
 	case doubted.Doubt.IsZero(): // the person has signed in again
 		return nil
 	}
-	if err := a.suspended.weigh(ctx, p, doubted, a.witness); err != nil {
-		_, _ = a.doubt(ctx, doubted, "") // on error the claim expires
+	if err := a.suspended.confirmDenial(ctx, p, doubted, a.witness); err != nil {
+		_, _ = a.recordDenial(ctx, doubted, "") // on error the claim expires
 		return err
 	}
 	return a.deny(ctx, doubted)
 }
 
-// doubt records that the provider denies a sign-in, and the new claim, unless the claim was lost meanwhile.
-func (a *asker) doubt(ctx context.Context, claimed *record, claim string) (*record, error) {
+// recordDenial records that the provider denies a sign-in, and the new claim, unless the claim was lost meanwhile.
+func (a *providerChecker) recordDenial(ctx context.Context, claimed *record, claim string) (*record, error) {
 	return a.keep(ctx, claimed, "", func(r *record) {
 		if r.Claim = claim; r.Doubt.IsZero() {
 			r.Doubt = a.records.now()
@@ -116,10 +116,10 @@ func (a *asker) doubt(ctx context.Context, claimed *record, claim string) (*reco
 	})
 }
 
-// consult performs a check with the record's claim and reports whether the provider denies the person. Any other
+// queryProvider performs a check with the record's claim and reports whether the provider denies the person. Any other
 // result is stored. If person is false, it avoids requests that count as the person's activity at the provider, where
 // possible.
-func (a *asker) consult(ctx context.Context, p *people.Provider, r *record, person bool) (denied bool, err error) {
+func (a *providerChecker) queryProvider(ctx context.Context, p *people.Provider, r *record, person bool) (denied bool, err error) {
 	token, err := a.records.open(ctx, r)
 	if err != nil {
 		return false, a.answered(ctx, r, "", fmt.Errorf("reading the token of an identity provider: %w", err))
@@ -162,7 +162,7 @@ func (a *asker) consult(ctx context.Context, p *people.Provider, r *record, pers
 
 // introspect performs the check by introspection of an access token, or of a refresh token that must not be used. It
 // updates no claims.
-func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, token string) (denied bool, err error) {
+func (a *providerChecker) introspect(ctx context.Context, p *people.Provider, r *record, token string) (denied bool, err error) {
 	var active bool
 	if r.Expires.IsZero() {
 		active, err = p.Client.IntrospectRefreshToken(ctx, token)
@@ -174,16 +174,16 @@ func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, t
 	switch {
 	case err != nil, active:
 		return false, a.answered(ctx, r, "", err)
-	case a.records.isMute(r):
+	case a.records.isUncheckable(r):
 		return false, a.answered(ctx, r, "", errMute)
 	}
 	return true, nil
 }
 
-// witness implements [witness].
-func (a *asker) witness(ctx context.Context, p *people.Provider, name string, since time.Time) error {
+// witness implements [otherSignInCheck].
+func (a *providerChecker) witness(ctx context.Context, p *people.Provider, name string, since time.Time) error {
 	for ctx.Err() == nil {
-		if err := a.providers.silent(p.Key); err != nil {
+		if err := a.providers.checkBackoff(p.Key); err != nil {
 			return err
 		}
 		r, held, err := a.claim(ctx, p, name, store.Since(a.records.store, since))
@@ -193,9 +193,9 @@ func (a *asker) witness(ctx context.Context, p *people.Provider, name string, si
 		case r == nil || r.Denied || r.Issuer != p.Issuer:
 			return errUnclear
 		case held:
-			denied, err := a.consult(ctx, p, r, false)
+			denied, err := a.queryProvider(ctx, p, r, false)
 			if denied {
-				_, err := a.doubt(ctx, r, "")
+				_, err := a.recordDenial(ctx, r, "")
 				return cmp.Or(err, error(errEnded))
 			}
 			return err
@@ -211,7 +211,7 @@ func (a *asker) witness(ctx context.Context, p *people.Provider, name string, si
 
 // keep stores the result of a check and the rotated refresh token, if any, unless the claim was
 // lost meanwhile. It returns the resulting record.
-func (a *asker) keep(ctx context.Context, claimed *record, next string, do func(*record)) (_ *record, err error) {
+func (a *providerChecker) keep(ctx context.Context, claimed *record, next string, do func(*record)) (_ *record, err error) {
 	if next != "" {
 		if next, err = a.records.seal(ctx, claimed.name(), next); err != nil {
 			return nil, err
@@ -230,7 +230,7 @@ func (a *asker) keep(ctx context.Context, claimed *record, next string, do func(
 
 // answered stores and returns the result of a check. It retries while the claim lasts, because
 // without the rotated refresh token the provider could not be queried any more.
-func (a *asker) answered(ctx context.Context, r *record, next string, outcome error) error {
+func (a *providerChecker) answered(ctx context.Context, r *record, next string, outcome error) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Until(a.records.store, r.Claimed)-storeTime)
 	defer cancel()
 	var err error
@@ -248,13 +248,13 @@ func (a *asker) answered(ctx context.Context, r *record, next string, outcome er
 		}
 		time.Sleep(pause)
 	}
-	a.logger.ErrorContext(ctx, "the answer of an identity provider could not be stored; the person may have to sign in again", "idp", r.Provider, "user", r.User, "error", err)
+	a.logger.ErrorContext(ctx, "revalidation result not stored; the person may have to sign in again", "idp", r.Provider, "user", r.User, "error", err)
 	return outcome
 }
 
 // deny records that a denial is final and revokes everything from the sign-in. The record blocks access until the
 // revocation succeeds.
-func (a *asker) deny(ctx context.Context, doubted *record) error {
+func (a *providerChecker) deny(ctx context.Context, doubted *record) error {
 	r, err := a.records.change(ctx, doubted.name(), func(r *record) bool {
 		r.Denied, r.Claim = !r.Doubt.IsZero(), ""
 		return r.Denied
@@ -266,13 +266,13 @@ func (a *asker) deny(ctx context.Context, doubted *record) error {
 }
 
 // end ends a sign-in and then removes its record, so that failures are retried.
-func (a *asker) end(ctx context.Context, r *record) error {
+func (a *providerChecker) end(ctx context.Context, r *record) error {
 	err := a.endSignIn(ctx, SignIn{User: r.User, SID: r.SID, Provider: r.Provider})
 	if err == nil {
 		err = a.records.remove(ctx, r.name())
 	}
 	if err != nil {
-		a.logger.ErrorContext(ctx, "a sign-in that the identity provider ended could not be ended yet", "idp", r.Provider, "user", r.User, "error", err)
+		a.logger.ErrorContext(ctx, "denied sign-in not ended yet", "idp", r.Provider, "user", r.User, "error", err)
 	}
 	return errEnded
 }
@@ -292,7 +292,7 @@ const (
 
 // sweeper performs checks in the background.
 type sweeper struct {
-	asker      *asker
+	asker      *providerChecker
 	closer     *closer
 	sessionKey func(sid string) string
 }
@@ -308,7 +308,7 @@ func (s *sweeper) run(ctx context.Context) {
 		wait := interval / sweepsPerInterval
 		err := s.sweep(ctx, wait)
 		switch {
-		case store.Lost(err):
+		case store.IsConflict(err):
 			wait /= 10
 		case err != nil && ctx.Err() == nil:
 			s.asker.logger.WarnContext(ctx, "sign-ins at identity providers not looked through", "error", err)
@@ -320,9 +320,9 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 }
 
-// sweep checks the sign-ins that are due. If another gateway sweeps or has just swept, the error is [store.Lost].
+// sweep checks the sign-ins that are due. If another gateway sweeps or has just swept, the error is [store.IsConflict].
 func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
-	if err := s.asker.records.store.Add(ctx, sweepKey, nil, each*9/10); store.Lost(err) {
+	if err := s.asker.records.store.Add(ctx, sweepKey, nil, each*9/10); store.IsConflict(err) {
 		return err
 	}
 	defer func() {
@@ -343,7 +343,7 @@ func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
 			return err
 		}
 	}
-	return s.asker.suspended.swept(ctx, s.asker.providers.accounts.ProviderKeys, held)
+	return s.asker.suspended.finishSweep(ctx, s.asker.providers.accounts.ProviderKeys, held)
 }
 
 func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []string, held held) error {
@@ -366,7 +366,7 @@ func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []
 		sid, _, _ := strings.Cut(name, ".")
 		r, err := store.FromJSON[record](wanted[recordPrefix+name])
 		if err != nil { // may be from a newer version of the gateway
-			s.asker.logger.WarnContext(ctx, "a sign-in at an identity provider cannot be read", "sid", sid, "error", err)
+			s.asker.logger.WarnContext(ctx, "stored sign-in is unreadable", "sid", sid, "error", err)
 			continue
 		}
 		waits, err := s.asker.suspended.waits(ctx, r, held)
@@ -397,7 +397,7 @@ func (s *sweeper) due(r *record, name string, inSession bool) func(context.Conte
 	case now.After(r.Active):
 		return func(ctx context.Context) { _ = s.asker.records.store.Delete(ctx, duePrefix+name) }
 	}
-	p := s.asker.providers.asked(r.Provider)
+	p := s.asker.providers.revalidated(r.Provider)
 	if p == nil || p.Issuer != r.Issuer {
 		return nil
 	}
@@ -406,12 +406,12 @@ func (s *sweeper) due(r *record, name string, inSession bool) func(context.Conte
 	}
 	recent := p.Revalidate.Interval * (sweepsPerInterval - 1) / sweepsPerInterval
 	switch {
-	case s.asker.records.isMute(r), r.Doubt.IsZero() && (s.asker.records.age(r) < recent || r.isIdle() && !r.Introspects):
+	case s.asker.records.isUncheckable(r), r.Doubt.IsZero() && (s.asker.records.age(r) < recent || r.isIdle() && !r.Introspects):
 		return nil
 	case !r.Doubt.IsZero():
 		recent = 0
 	}
-	return func(ctx context.Context) { _ = s.asker.ask(ctx, p, name, question{recent: recent}) }
+	return func(ctx context.Context) { _ = s.asker.checkSignIn(ctx, p, name, question{recent: recent}) }
 }
 
 const (
@@ -436,7 +436,7 @@ var sidSize = len(oauth2.RandomToken())
 func (c *closer) listOf(ctx context.Context, r *record) store.RecentList {
 	return store.RecentList{
 		Store: c.records.store, Key: store.Key("upstream-of", r.Provider+"\x00"+r.Subject), Max: maxSignIns, TTL: c.lifetime,
-		Ended: func(sids []string) ([]bool, error) { return c.areOver(ctx, r.Provider, sids) },
+		Ended: func(sids []string) ([]bool, error) { return c.haveEnded(ctx, r.Provider, sids) },
 	}
 }
 
@@ -447,8 +447,8 @@ func (c *closer) expect(ctx context.Context, r *record) error {
 	return err
 }
 
-// areOver reports for each session whether its sign-in has ended.
-func (c *closer) areOver(ctx context.Context, provider string, sids []string) ([]bool, error) {
+// haveEnded reports for each session whether its sign-in has ended.
+func (c *closer) haveEnded(ctx context.Context, provider string, sids []string) ([]bool, error) {
 	var keys []string
 	for _, sid := range sids {
 		keys = append(keys, recordPrefix+name(sid, provider), duePrefix+name(sid, provider))
@@ -469,21 +469,21 @@ func (c *closer) close(ctx context.Context, r *record) {
 	if err := c.records.remove(ctx, r.name()); err != nil {
 		return // the next sweep retries
 	}
-	p := c.providers.asked(r.Provider)
+	p := c.providers.revalidated(r.Provider)
 	sids, err := c.listOf(ctx, r).Items(ctx, sidSize)
 	slices.Sort(sids)
 	var over []bool
 	if err == nil {
-		over, err = c.areOver(ctx, r.Provider, slices.Compact(sids))
+		over, err = c.haveEnded(ctx, r.Provider, slices.Compact(sids))
 	}
 	if p == nil || p.Issuer != r.Issuer || err != nil || !r.Expires.IsZero() || slices.Contains(over, false) {
 		return
 	}
 	token, err := c.records.open(ctx, r)
-	if err == nil && c.providers.silent(p.Key) == nil {
+	if err == nil && c.providers.checkBackoff(p.Key) == nil {
 		err = p.Client.Revoke(ctx, token)
 	}
 	if err != nil {
-		c.logger.InfoContext(ctx, "a refresh token was not given back to the identity provider", "idp", p.Key, "error", err)
+		c.logger.InfoContext(ctx, "refresh token not revoked at the identity provider", "idp", p.Key, "error", err)
 	}
 }

@@ -46,7 +46,7 @@ func TestAskWhereTheAnswerIsKnown(t *testing.T) {
 			if tt.put {
 				r = *putRecord(t, s, record{Denied: true})
 			}
-			err := s.asker.ask(t.Context(), p, r.name(), question{recent: time.Minute})
+			err := s.asker.checkSignIn(t.Context(), p, r.name(), question{recent: time.Minute})
 			if !errors.Is(err, errEnded) || counter.requests != 0 || ended != tt.ended {
 				t.Errorf("%v, %d requests, %d sign-ins ended", err, counter.requests, ended)
 			}
@@ -171,7 +171,7 @@ func TestRecordOfAnotherIssuer(t *testing.T) {
 			return nil
 		},
 		"renewal": func(ctx context.Context, s *SignIns, p *people.Provider, r *record) error {
-			_, renewable, err := s.Serves(ctx, r.SID, r.Provider)
+			_, renewable, err := s.IsUsable(ctx, r.SID, r.Provider)
 			may, tried := s.TryRenewal(ctx, r.SID, p)
 			if renewable || may {
 				return errors.New("the browser may be sent to the provider")

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-var errRests = errors.New("the identity provider does not answer, and is not asked again yet")
+var errRests = errors.New("identity provider did not respond recently; the next attempt is delayed")
 
 // providers tracks outages of identity providers.
 type providers struct {
@@ -27,8 +27,8 @@ type providers struct {
 	checks   *Checks
 }
 
-// silent returns an error while a provider must not be queried.
-func (ps *providers) silent(key string) error {
+// checkBackoff returns an error while a provider must not be queried.
+func (ps *providers) checkBackoff(key string) error {
 	if time.Now().Before(ps.checks.of(key).next) {
 		return errRests
 	}
@@ -42,18 +42,18 @@ func (ps *providers) note(p *people.Provider, err error) {
 	before := ps.checks.note(p.Key, result)
 	switch {
 	case result == Answered && before.failing != "":
-		ps.logger.Info("the identity provider answers again whether people may still come", "idp", p.Key)
+		ps.logger.Info("identity provider reachable again; sign-ins are revalidated", "idp", p.Key)
 	case result == Rejected && before.failing != Rejected:
-		ps.logger.Error("the identity provider rejects the client of this gateway: check client_id and client_secret; people go on until its last yes is too old",
+		ps.logger.Error("identity provider rejected the gateway's client credentials: check client_id and client_secret; sign-ins stay valid until the last confirmation expires",
 			"idp", p.Key, "client_id", p.ClientID, "outage", p.Revalidate.Outage, "error", err)
 	case result == Unanswered && before.failing != Unanswered:
-		ps.logger.Warn("the identity provider does not answer whether people may still come: they go on until its last yes is too old",
+		ps.logger.Warn("identity provider unreachable; sign-ins stay valid until the last confirmation expires",
 			"idp", p.Key, "outage", p.Revalidate.Outage, "error", err)
 	}
 }
 
-// asked returns a provider with revalidation, or nil.
-func (ps *providers) asked(key string) *people.Provider {
+// revalidated returns a provider with revalidation, or nil.
+func (ps *providers) revalidated(key string) *people.Provider {
 	if p := ps.accounts.Providers[key]; p != nil && p.Revalidate.Interval > 0 {
 		return p
 	}
@@ -63,7 +63,7 @@ func (ps *providers) asked(key string) *people.Provider {
 // interval returns the shortest interval of all providers; 0 without revalidation.
 func (ps *providers) interval() (shortest time.Duration) {
 	for key := range ps.accounts.Providers {
-		if p := ps.asked(key); p != nil && (shortest == 0 || p.Revalidate.Interval < shortest) {
+		if p := ps.revalidated(key); p != nil && (shortest == 0 || p.Revalidate.Interval < shortest) {
 			shortest = p.Revalidate.Interval
 		}
 	}
@@ -285,7 +285,7 @@ func (s *suspensions) suspend(ctx context.Context, p *people.Provider, why strin
 	if err := s.revocations.Suspend(ctx, p.Key, s.records.now()); err != nil {
 		return err
 	}
-	s.logger.With(details...).ErrorContext(ctx, "identity provider suspended: its people get 503 until it confirms one of them again, or an operator accepts its denials by fhir-idps",
+	s.logger.With(details...).ErrorContext(ctx, "identity provider suspended after mass denials: its users get 503 until it confirms one of them, or until an operator accepts the denials with fhir-idps",
 		"idp", p.Key, "reason", why)
 	return errSuspended
 }
@@ -307,8 +307,8 @@ func (s *suspensions) waits(ctx context.Context, r *record, held held) (bool, er
 	return !s.mayRetry(ctx, r), nil
 }
 
-// swept renews suspensions that still affect sign-ins, and lifts suspensions with accepted denials that affect none.
-func (s *suspensions) swept(ctx context.Context, providers []string, held held) error {
+// finishSweep renews suspensions that still affect sign-ins, and lifts suspensions with accepted denials that affect none.
+func (s *suspensions) finishSweep(ctx context.Context, providers []string, held held) error {
 	for _, key := range providers {
 		until, err := s.revocations.Suspended(ctx, key)
 		if err != nil {
@@ -333,12 +333,12 @@ func (s *suspensions) swept(ctx context.Context, providers []string, held held) 
 	return nil
 }
 
-// witness checks another person's sign-in, unless it was confirmed since a time. It returns nil if
+// otherSignInCheck checks another person's sign-in, unless it was confirmed since a time. It returns nil if
 // the provider confirms it, and errEnded if the provider denies it too. The check revokes nothing.
-type witness func(ctx context.Context, p *people.Provider, name string, since time.Time) error
+type otherSignInCheck func(ctx context.Context, p *people.Provider, name string, since time.Time) error
 
-// weigh returns nil if the denial of a sign-in is credible; otherwise an error with the reason.
-func (s *suspensions) weigh(ctx context.Context, p *people.Provider, denied *record, check witness) error {
+// confirmDenial returns nil if the denial of a sign-in is credible; otherwise an error with the reason.
+func (s *suspensions) confirmDenial(ctx context.Context, p *people.Provider, denied *record, check otherSignInCheck) error {
 	ctx, cancel := context.WithTimeout(ctx, weighTime)
 	defer cancel()
 	s.weighing.Lock()
@@ -354,10 +354,10 @@ func (s *suspensions) weigh(ctx context.Context, p *people.Provider, denied *rec
 	if named := p.Client.NamedIssuer(ctx); named != "" && named != p.Issuer {
 		return s.suspend(ctx, p, "its discovery document names another issuer", "issuer", p.Issuer, "named", named)
 	}
-	return s.hearWitnesses(ctx, p, denied, check)
+	return s.checkOthers(ctx, p, denied, check)
 }
 
-func (s *suspensions) hearWitnesses(ctx context.Context, p *people.Provider, denied *record, check witness) error {
+func (s *suspensions) checkOthers(ctx context.Context, p *people.Provider, denied *record, check otherSignInCheck) error {
 	witnesses, err := s.witnesses(ctx, p, denied)
 	if err != nil {
 		return err
@@ -396,7 +396,7 @@ func (s *suspensions) witnesses(ctx context.Context, p *people.Provider, denied 
 		}
 		for _, value := range values {
 			r, err := store.FromJSON[record](value)
-			if r == nil || err != nil || slices.Contains(subjects, r.Subject) || !s.mayWitness(ctx, p, r, denied) {
+			if r == nil || err != nil || slices.Contains(subjects, r.Subject) || !s.isComparable(ctx, p, r, denied) {
 				continue
 			}
 			if subjects, names = append(subjects, r.Subject), append(names, r.name()); len(names) == maxWitnesses {
@@ -407,11 +407,11 @@ func (s *suspensions) witnesses(ctx context.Context, p *people.Provider, denied 
 	return names, nil
 }
 
-// mayWitness reports whether a check of sign-in r is relevant for the denial of another sign-in. Idle
+// isComparable reports whether a check of sign-in r is relevant for the denial of another sign-in. Idle
 // people are excluded, because the provider may have logged them all off, e.g. at the end of a shift.
-func (s *suspensions) mayWitness(ctx context.Context, p *people.Provider, r, denied *record) bool {
+func (s *suspensions) isComparable(ctx context.Context, p *people.Provider, r, denied *record) bool {
 	held, err := s.holds(ctx, r)
-	return err == nil && !held && !r.Denied && !r.isIdle() && r.Issuer == p.Issuer && !s.records.isMute(r) && !s.records.hasLapsed(r) && !r.SignedIn.After(denied.Yes)
+	return err == nil && !held && !r.Denied && !r.isIdle() && r.Issuer == p.Issuer && !s.records.isUncheckable(r) && !s.records.hasLapsed(r) && !r.SignedIn.After(denied.Yes)
 }
 
 // sample returns keys of sign-ins at a provider in random order.

@@ -38,7 +38,7 @@ type Config struct {
 // SignIns manages the sign-ins that can be rechecked at identity providers. Safe for concurrent use.
 type SignIns struct {
 	session, accessToken time.Duration
-	asker                *asker
+	asker                *providerChecker
 	closer               *closer
 	sweeper              *sweeper
 	asking               singleflight.Group
@@ -49,7 +49,7 @@ func New(c Config) *SignIns {
 	stored := records{c.Durable, c.Keys}
 	asked := &providers{accounts: c.Accounts, logger: c.Logger, checks: cmp.Or(c.Checks, new(Checks))}
 	held := &suspensions{records: stored, revocations: c.Revocations, logger: c.Logger, samples: map[string]sample{}}
-	a := &asker{records: stored, providers: asked, suspended: held, logger: c.Logger, endSignIn: c.End}
+	a := &providerChecker{records: stored, providers: asked, suspended: held, logger: c.Logger, endSignIn: c.End}
 	end := &closer{records: stored, providers: asked, lifetime: c.Refresh + c.Session, logger: c.Logger}
 	return &SignIns{session: c.Session, accessToken: c.AccessToken, asker: a, closer: end, sweeper: &sweeper{a, end, c.SessionKey}}
 }
@@ -63,10 +63,10 @@ func (s *SignIns) Accept(ctx context.Context, provider string) error {
 	return s.asker.suspended.accept(ctx, provider)
 }
 
-// Begun is a new sign-in.
-type Begun struct {
+// PendingSignIn is a new sign-in.
+type PendingSignIn struct {
 	SignIn                   // session and provider
-	relyingparty.Held        // the provider's tokens for checks
+	relyingparty.ProviderTokens        // the provider's tokens for checks
 	Subject           string // sub at the provider
 }
 
@@ -76,23 +76,23 @@ var errSilent = &oauth2.Error{
 }
 
 // errMute rejects people who have to sign in again because their sign-in can no longer be checked.
-var errMute = oauth2.InvalidGrant("the identity provider can no longer be asked whether the person may come")
+var errMute = oauth2.InvalidGrant("sign-in can no longer be revalidated at the identity provider")
 
 // atRefresh is the maximum age of the last confirmation at a refresh, so that concurrent refreshes
 // of a person's apps cause one check.
 const atRefresh = 10 * time.Second
 
-// Starting returns the durable store calls that store a new sign-in, to be executed with the calls
+// StoreCalls returns the durable store calls that store a new sign-in, to be executed with the calls
 // that store its session; none for a provider without revalidation. After a concurrent change
-// ([store.Lost]), call Starting again.
-func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) {
-	p := s.asker.providers.asked(b.Provider)
+// ([store.IsConflict]), call Starting again.
+func (s *SignIns) StoreCalls(ctx context.Context, b PendingSignIn) ([]*store.Call, error) {
+	p := s.asker.providers.revalidated(b.Provider)
 	now := s.asker.records.now()
 	session, active := now.Add(s.session), now.Add(s.session+s.accessToken)
 	if p == nil {
 		return nil, nil
 	}
-	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Brief: b.Brief, Bound: b.Bound, Introspects: b.Introspects, Expires: b.Expires, Lapses: b.RefreshUntil, SignedIn: now, Seen: now, Yes: now, Session: session, Active: active}
+	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Brief: b.ExpiresWithSession, Bound: b.Bound, Introspects: b.Introspects, Expires: b.Expires, Lapses: b.RefreshUntil, SignedIn: now, Seen: now, Yes: now, Session: session, Active: active}
 	read, err := store.Values(ctx, s.asker.records.store, recordPrefix+r.name())
 	if err != nil {
 		return nil, err
@@ -119,33 +119,33 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	return s.asker.records.calls(r, read[0])
 }
 
-// IsBrief reports whether the tokens for checks end with the person's session at the provider, and
+// EndsWithProviderSession reports whether the tokens for checks end with the person's session at the provider, and
 // no longer-lived refresh token has been requested yet.
-func (s *SignIns) IsBrief(ctx context.Context, sid, provider string) (bool, error) {
-	if s.asker.providers.asked(provider) == nil {
+func (s *SignIns) EndsWithProviderSession(ctx context.Context, sid, provider string) (bool, error) {
+	if s.asker.providers.revalidated(provider) == nil {
 		return false, nil
 	}
 	r, err := s.asker.records.read(ctx, name(sid, provider))
 	return r != nil && r.Brief, err
 }
 
-// Outlives reports whether apps may get grants that outlast a session: the session is local, revalidation is
+// AllowsOfflineAccess reports whether apps may get grants that outlast a session: the session is local, revalidation is
 // disabled, or the provider issued a refresh token. A provider's access token expires too early to check such grants.
-func (s *SignIns) Outlives(ctx context.Context, sid, provider string) (bool, error) {
-	if s.asker.providers.asked(provider) == nil {
+func (s *SignIns) AllowsOfflineAccess(ctx context.Context, sid, provider string) (bool, error) {
+	if s.asker.providers.revalidated(provider) == nil {
 		return true, nil
 	}
 	r, err := s.asker.records.read(ctx, name(sid, provider))
 	if err != nil || r != nil && r.Expires.IsZero() {
 		return err == nil, err
 	}
-	s.asker.logger.WarnContext(ctx, "offline_access is not granted: the identity provider issued no refresh token, so it could not be asked whether the person may still come", "idp", provider, "sid", sid)
+	s.asker.logger.WarnContext(ctx, "offline_access not granted: the identity provider issued no refresh token, so the sign-in could not be revalidated", "idp", provider, "sid", sid)
 	return false, nil
 }
 
 // Renew replaces the tokens of a sign-in after the provider has confirmed the person again. An
 // access token never replaces a refresh token.
-func (s *SignIns) Renew(ctx context.Context, sid, provider string, held relyingparty.Held) error {
+func (s *SignIns) Renew(ctx context.Context, sid, provider string, held relyingparty.ProviderTokens) error {
 	key := name(sid, provider)
 	sealed, err := s.asker.records.seal(ctx, key, cmp.Or(held.RefreshToken, held.AccessToken))
 	if err != nil {
@@ -172,9 +172,9 @@ func (s *SignIns) TryRenewal(ctx context.Context, sid string, p *people.Provider
 	return may && err == nil, err
 }
 
-// Keep extends a sign-in for a grant that outlasts its session, and reports whether the sign-in can be checked.
-func (s *SignIns) Keep(ctx context.Context, sid, provider string, lifetime time.Duration) (bool, error) {
-	if s.asker.providers.asked(provider) == nil {
+// ExtendLifetime extends a sign-in for a grant that outlasts its session, and reports whether the sign-in can be checked.
+func (s *SignIns) ExtendLifetime(ctx context.Context, sid, provider string, lifetime time.Duration) (bool, error) {
+	if s.asker.providers.revalidated(provider) == nil {
 		return false, nil
 	}
 	r, err := s.asker.records.change(ctx, name(sid, provider), func(r *record) bool {
@@ -185,10 +185,10 @@ func (s *SignIns) Keep(ctx context.Context, sid, provider string, lifetime time.
 	return r != nil, err
 }
 
-// Serves reports whether a session may be used: the provider has not denied the sign-in and has not been silent for
+// IsUsable reports whether a session may be used: the provider has not denied the sign-in and has not been silent for
 // too long. renewable reports whether the browser may be redirected to renew the sign-in ([SignIns.TryRenewal]).
-func (s *SignIns) Serves(ctx context.Context, sid, provider string) (serves, renewable bool, err error) {
-	p := s.asker.providers.asked(provider)
+func (s *SignIns) IsUsable(ctx context.Context, sid, provider string) (serves, renewable bool, err error) {
+	p := s.asker.providers.revalidated(provider)
 	if p == nil {
 		return true, false, nil
 	}
@@ -202,11 +202,11 @@ func (s *SignIns) Serves(ctx context.Context, sid, provider string) (serves, ren
 	return err == nil, r != nil && s.asker.records.mayRenew(p, r), err
 }
 
-// Refreshes checks a sign-in before one of its grants is refreshed. It returns an error if the sign-in was denied, or
-// not confirmed for too long. kept marks a grant extended by [SignIns.Keep]: a missing sign-in then counts as
+// CheckRefresh checks a sign-in before one of its grants is refreshed. It returns an error if the sign-in was denied, or
+// not confirmed for too long. kept marks a grant extended by [SignIns.ExtendLifetime]: a missing sign-in then counts as
 // denied.
-func (s *SignIns) Refreshes(ctx context.Context, sid, provider string, kept bool) error {
-	p := s.asker.providers.asked(provider)
+func (s *SignIns) CheckRefresh(ctx context.Context, sid, provider string, kept bool) error {
+	p := s.asker.providers.revalidated(provider)
 	if p == nil {
 		return nil
 	}
@@ -243,17 +243,17 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, q 
 	switch {
 	case r.Denied:
 		return r, s.asker.end(background, r)
-	case held && (s.asker.records.isMute(r) || !s.asker.suspended.mayRetry(ctx, r)):
+	case held && (s.asker.records.isUncheckable(r) || !s.asker.suspended.mayRetry(ctx, r)):
 		return r, errSuspended
-	case s.asker.records.isMute(r) && (!r.Doubt.IsZero() || s.asker.records.age(r) >= p.Revalidate.Outage):
+	case s.asker.records.isUncheckable(r) && (!r.Doubt.IsZero() || s.asker.records.age(r) >= p.Revalidate.Outage):
 		return r, errMute
-	case s.asker.records.isMute(r):
+	case s.asker.records.isUncheckable(r):
 		return r, nil
 	case held || !r.Doubt.IsZero():
 		q.recent = 0
 	}
 	answer := s.asking.DoChan(name, func() (any, error) {
-		return nil, s.asker.ask(background, p, name, q)
+		return nil, s.asker.checkSignIn(background, p, name, q)
 	})
 	select {
 	case <-ctx.Done():
@@ -286,7 +286,7 @@ func (s *SignIns) settle(ctx context.Context, p *people.Provider, r *record, hel
 // ProviderStates returns the states of the providers with revalidation.
 func (s *SignIns) ProviderStates(ctx context.Context) (all []ProviderState, err error) {
 	for _, key := range s.asker.providers.accounts.ProviderKeys {
-		p := s.asker.providers.asked(key)
+		p := s.asker.providers.revalidated(key)
 		if p == nil {
 			continue
 		}
@@ -340,8 +340,8 @@ type record struct {
 	Tried       time.Time `json:"tried,omitzero"`        // latest renewal attempt without success
 	Lapses      time.Time `json:"lapses,omitzero"`       // expiry of the refresh token as announced by the provider
 	Brief       bool      `json:"brief,omitempty"`       // the tokens end with the person's session at the provider, and longer-lived ones can be requested
-	Bound       bool      `json:"bound,omitempty"`       // see [relyingparty.Held]
-	Introspects bool      `json:"introspects,omitempty"` // see [relyingparty.Held]
+	Bound       bool      `json:"bound,omitempty"`       // see [relyingparty.ProviderTokens]
+	Introspects bool      `json:"introspects,omitempty"` // see [relyingparty.ProviderTokens]
 	Seen        time.Time `json:"seen,omitzero"`         // latest activity of the person, accurate to about seenPrecision
 	SignedIn    time.Time `json:"signed_in,omitzero"`    // issue time of the first of these tokens
 	Yes         time.Time `json:"yes"`                   // the provider's latest confirmation
@@ -425,9 +425,9 @@ func (rs records) see(r *record) bool {
 	return true
 }
 
-// isMute reports whether no token for checks exists: introspection of an expired access token
+// isUncheckable reports whether no token for checks exists: introspection of an expired access token
 // reveals nothing about the person.
-func (rs records) isMute(r *record) bool { return r.Token == "" || rs.hasExpired(r) }
+func (rs records) isUncheckable(r *record) bool { return r.Token == "" || rs.hasExpired(r) }
 
 // hasExpired reports whether the access token has expired. A refresh token never counts as expired.
 func (rs records) hasExpired(r *record) bool {
@@ -442,9 +442,9 @@ func (rs records) mayRenew(p *people.Provider, r *record) bool {
 }
 
 // renew replaces the tokens of a record after the provider has confirmed the person.
-func (rs records) renew(r *record, held relyingparty.Held, sealed string) {
+func (rs records) renew(r *record, held relyingparty.ProviderTokens, sealed string) {
 	now := rs.now()
-	r.Token, r.Expires, r.Lapses, r.Brief, r.Bound, r.Introspects = sealed, held.Expires, held.RefreshUntil, held.Brief, held.Bound, held.Introspects
+	r.Token, r.Expires, r.Lapses, r.Brief, r.Bound, r.Introspects = sealed, held.Expires, held.RefreshUntil, held.ExpiresWithSession, held.Bound, held.Introspects
 	r.SignedIn, r.Yes, r.Doubt, r.Claim = now, now, time.Time{}, "" // discards a running check with the old token
 	if !rs.hasExpired(r) {
 		r.Tried = time.Time{}

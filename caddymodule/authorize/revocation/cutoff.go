@@ -110,7 +110,7 @@ func (r *Revocations) EndSession(ctx context.Context, sid string, inFlight, dura
 		return fmt.Errorf("storing that a session has ended: %w", err)
 	}
 	if r.near != r.durable {
-		_ = store.Do(ctx, store.In(r.near, store.Deleting(inFlight...)...)) // on error, the entries expire
+		_ = store.Do(ctx, store.StepIn(r.near, store.Deleting(inFlight...)...)) // on error, the entries expire
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (r *Revocations) putCutoffs(ctx context.Context, in store.Store, at time.Ti
 		if err != nil {
 			return err
 		}
-		if err = store.Do(ctx, store.In(in, append(calls, store.Deleting(ended...)...)...)); !store.Lost(err) {
+		if err = store.Do(ctx, store.StepIn(in, append(calls, store.Deleting(ended...)...)...)); !store.IsConflict(err) {
 			return err
 		}
 		if stored, err = store.Values(ctx, in, keys...); err != nil { // a copy may be stale
@@ -221,9 +221,9 @@ func (r *Revocations) Resume(ctx context.Context, provider string) error {
 
 // inBoth executes a call in the durable store and in the near store, if different.
 func (r *Revocations) inBoth(ctx context.Context, call func() *store.Call) error {
-	steps := []store.Step{store.In(r.durable, call())}
+	steps := []store.Step{store.StepIn(r.durable, call())}
 	if r.near != r.durable {
-		steps = append(steps, store.In(r.near, call()))
+		steps = append(steps, store.StepIn(r.near, call()))
 	}
 	return store.Do(ctx, steps...)
 }

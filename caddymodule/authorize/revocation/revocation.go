@@ -68,7 +68,7 @@ func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration,
 	err := r.near.Do(ctx, near...)
 	if errors.Is(err, store.ErrFull) {
 		mark := &store.Call{Op: store.Delete, Key: UsedCodeKey(id)}
-		err = store.Do(ctx, store.In(r.near, near...), store.In(r.inFlight, mark))
+		err = store.Do(ctx, store.StepIn(r.near, near...), store.StepIn(r.inFlight, mark))
 	}
 	if r.durable != r.near {
 		err = errors.Join(err, r.durable.Do(ctx, durable...))
@@ -136,9 +136,9 @@ func (r *Revocations) Check(ctx context.Context, family string, b Binding) (*Che
 // reads the revocation, or the revocation finds the stored grant.
 func (c *Check) Step() store.Step {
 	if c.revoked == nil {
-		return store.In(c.near, c.cutoffs...)
+		return store.StepIn(c.near, c.cutoffs...)
 	}
-	return store.In(c.near, append([]*store.Call{c.revoked}, c.cutoffs...)...)
+	return store.StepIn(c.near, append([]*store.Call{c.revoked}, c.cutoffs...)...)
 }
 
 // Cutoff returns the latest cutoff read by the step, or the zero time.
@@ -155,8 +155,8 @@ func (c *Check) Cutoff() (latest time.Time, err error) {
 	return latest, nil
 }
 
-// Void reports whether the step has read a revocation of the family, or a cutoff for the issue time.
-func (c *Check) Void(issued time.Time) (bool, error) {
+// IsRevoked reports whether the step has read a revocation of the family, or a cutoff for the issue time.
+func (c *Check) IsRevoked(issued time.Time) (bool, error) {
 	if c.revoked != nil && c.revoked.Value != nil {
 		return true, nil
 	}

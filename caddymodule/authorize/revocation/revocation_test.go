@@ -51,7 +51,7 @@ func TestCheckIsVoid(t *testing.T) {
 			t.Fatal(err)
 		}
 		for issued, want := range map[time.Time]bool{cutoff.Add(-time.Hour): tt.void, cutoff: tt.void, cutoff.Add(time.Second): tt.void && tt.stored == revokedPrefix+"family"} {
-			if void, err := c.Void(issued); err != nil || void != want {
+			if void, err := c.IsRevoked(issued); err != nil || void != want {
 				t.Errorf("%s, issued %v: %v, %v", name, issued.Sub(cutoff), void, err)
 			}
 		}
@@ -80,7 +80,7 @@ func TestLatestCutoffCounts(t *testing.T) {
 		if err == nil {
 			err = store.Do(t.Context(), c.Step())
 		}
-		void, voidErr := c.Void(now.Add(-time.Minute))
+		void, voidErr := c.IsRevoked(now.Add(-time.Minute))
 		known, knownErr := r.LatestCutoff(t.Context(), b)
 		if err != nil || voidErr != nil || knownErr != nil || !void || !known.Equal(now) {
 			t.Errorf("%s: void %v, latest %v, want %v: %v %v %v", keys[latest], void, known, now, err, voidErr, knownErr)

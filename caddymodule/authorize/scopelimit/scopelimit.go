@@ -149,7 +149,7 @@ func (r Row) Check() error {
 	case (r.Value == "") != (r.By == "any"), (r.Claim == "") == byClaim:
 		return fmt.Errorf("scope_limit %s: use group <name>, claim <name> <value>, or any, and then the scopes", r.By)
 	case len(r.Scopes) == 0:
-		return fmt.Errorf("scope_limit %s needs at least one scope: who has no row gets none", r.By)
+		return fmt.Errorf("scope_limit %s: list at least one scope; users without a matching row get none", r.By)
 	}
 	for _, scope := range r.Scopes {
 		if err := checkScope(scope); err != nil {
@@ -166,7 +166,7 @@ func checkScope(scope string) error {
 	resource, ok := smart.ParseResourceScope(scope)
 	switch {
 	case isFree(scope):
-		return fmt.Errorf("scope %q is not limited: everybody may have it", scope)
+		return fmt.Errorf("scope %q cannot be limited: every user may request it", scope)
 	case client.IsSystemScope(scope):
 		return fmt.Errorf("scope %q is no person's", scope)
 	case ok && resource.Type != smart.AnyType && !interaction.IsType(resource.Type):

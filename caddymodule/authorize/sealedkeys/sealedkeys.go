@@ -156,7 +156,7 @@ func (s *Storage) open(sealed []byte, name string) (value []byte, by int, err er
 	}
 	text, by, err := s.Keys.Open(box, name)
 	if err != nil {
-		return nil, 0, errors.New("sealed with another store_key, or damaged; put the store_key that sealed it after the present one")
+		return nil, 0, errors.New("sealed with another store_key, or damaged; append the previous store_key after the current one")
 	}
 	return []byte(text), by, nil
 }

@@ -50,7 +50,7 @@ func TestProviderThatNamesNobody(t *testing.T) {
 func TestEndingIsOfOneProvider(t *testing.T) {
 	t.Parallel()
 	s := stored(t, Session{})
-	if err := s.NoteEnded(t.Context(), &people.Provider{IdentityProvider: people.IdentityProvider{Key: "hospital"}}, "1", "one"); err != nil {
+	if err := s.RecordUpstreamEnd(t.Context(), &people.Provider{IdentityProvider: people.IdentityProvider{Key: "hospital"}}, "1", "one"); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -65,7 +65,7 @@ func TestEndingIsOfOneProvider(t *testing.T) {
 		{Session{}, false},
 	} {
 		calls := tt.session.endings()
-		if err := store.Do(t.Context(), store.In(s.Durable, calls...)); err != nil {
+		if err := store.Do(t.Context(), store.StepIn(s.Durable, calls...)); err != nil {
 			t.Fatal(err)
 		}
 		if got := tt.session.endedBy(calls); got != tt.want {

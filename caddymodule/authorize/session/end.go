@@ -90,7 +90,7 @@ func (s *Sessions) recordEnd(ctx context.Context, stored *Session) {
 	reason := audit.SessionEndReason(ctx)
 	if stored.IsUnreadable() {
 		reason += "; " + ErrUnreadable.Error()
-		s.Logger.ErrorContext(ctx, "ended a session that could not be read", "user", stored.User, "error", stored.unreadable)
+		s.Logger.ErrorContext(ctx, "unreadable session deleted", "user", stored.User, "error", stored.unreadable)
 	}
 	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Person: stored.Upstream(), Reason: reason})
 }
@@ -148,21 +148,21 @@ const (
 )
 
 // EndUpstream ends the sessions that started with a subject's sign-in at a provider, or with one
-// session there. One of the two may be empty. Sign-ins in progress are handled by [Sessions.NoteEnded].
+// session there. One of the two may be empty. Sign-ins in progress are handled by [Sessions.RecordUpstreamEnd].
 func (s *Sessions) EndUpstream(ctx context.Context, p *people.Provider, subject, session string) error {
 	if subject == "" && session == "" {
 		return nil // would mean everyone
 	}
-	if err := s.NoteEnded(ctx, p, subject, session); err != nil {
+	if err := s.RecordUpstreamEnd(ctx, p, subject, session); err != nil {
 		return err
 	}
 	_, err := each(s.ofUpstream(ctx, p, subject, session), func(stored *Session) (bool, error) { return true, s.End(ctx, stored) })
 	return err
 }
 
-// NoteEnded records that a provider has ended all previous sign-ins of a subject or session. It must
+// RecordUpstreamEnd records that a provider has ended all previous sign-ins of a subject or session. It must
 // precede the search for sessions: a session stored concurrently is either found or sees the record.
-func (s *Sessions) NoteEnded(ctx context.Context, p *people.Provider, subject, session string) error {
+func (s *Sessions) RecordUpstreamEnd(ctx context.Context, p *people.Provider, subject, session string) error {
 	keys := []string{upstreamEndKey(p.Key, subject, session)}
 	if subject != "" && session != "" {
 		keys = append(keys, upstreamEndKey(p.Key, subject, noSession))
@@ -173,10 +173,10 @@ func (s *Sessions) NoteEnded(ctx context.Context, p *people.Provider, subject, s
 		calls = append(calls, &store.Call{Op: store.Put, Key: key, Value: now, TTL: signingIn})
 	}
 	if err == nil {
-		err = store.Do(ctx, store.In(s.Durable, calls...))
+		err = store.Do(ctx, store.StepIn(s.Durable, calls...))
 	}
 	if errors.Is(err, store.ErrFull) { // then sessions cannot be stored either
-		s.Logger.WarnContext(ctx, "that an identity provider has ended sign-ins could not be noted", "idp", p.Key, "error", err)
+		s.Logger.WarnContext(ctx, "back-channel logout of the identity provider not stored", "idp", p.Key, "error", err)
 		return nil
 	}
 	return err
@@ -248,7 +248,7 @@ func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Reques
 		return err
 	}
 	ctx := r.Context()
-	audit.NoteSessionEndReason(ctx, "signed out at the identity provider")
+	audit.RecordSessionEndReason(ctx, "signed out at the identity provider")
 	token, err := p.Client.VerifyLogoutToken(ctx, form.Get("logout_token"))
 	switch {
 	case errors.Is(err, relyingparty.ErrLogoutToken):
@@ -258,7 +258,7 @@ func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Reques
 	}
 	// Reading all sessions requires a token signed by the provider.
 	lasting := max(time.Until(token.Expiry)+relyingparty.Leeway, time.Second)
-	first, err := store.Once(ctx, b.Store, store.Key("logout-token", p.Key+"\x00"+token.ID), lasting, func() error {
+	first, err := store.RunOnce(ctx, b.Store, store.Key("logout-token", p.Key+"\x00"+token.ID), lasting, func() error {
 		return b.Sessions.EndUpstream(ctx, p, token.Subject, token.Session)
 	})
 	switch {

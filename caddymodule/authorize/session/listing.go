@@ -105,7 +105,7 @@ func (l Listing) Own(ctx context.Context, user string) ([]Info, error) {
 // describe describes a session without its clients.
 func (s *Session) describe() Info {
 	return Info{
-		ID: s.SID, User: s.User, Since: s.Began, SignedInAt: s.At,
+		ID: s.SID, User: s.User, Since: s.Began, SignedInAt: s.SignedInAt,
 		Provider: s.Provider, Subject: s.UpstreamSubject, Address: s.Address, UserAgent: s.UserAgent,
 	}
 }
@@ -223,7 +223,7 @@ func (s *Sessions) putListed(ctx context.Context, session *Session, put func(lis
 	for {
 		var listing []*store.Call
 		for _, list := range lists {
-			listing = append(listing, list.Adding(session.SID))
+			listing = append(listing, list.AddCall(session.SID))
 		}
 		err := put(listing)
 		if !errors.Is(err, store.ErrTooLong) || ctx.Err() != nil {

@@ -89,7 +89,7 @@ func (n *Notifier) notify(ctx context.Context, stored *Session, participants []p
 func (n *Notifier) send(ctx context.Context, client *client.Client, stored *Session) {
 	if n.waiting.Add(1) > maxNotices {
 		n.waiting.Add(-1)
-		n.record(ctx, client, stored, errors.New("too many clients are being told at this moment"))
+		n.record(ctx, client, stored, errors.New("too many concurrent back-channel logout requests"))
 		return
 	}
 	go func() {
@@ -105,7 +105,7 @@ func (n *Notifier) send(ctx context.Context, client *client.Client, stored *Sess
 func (n *Notifier) record(ctx context.Context, client *client.Client, stored *Session, err error) {
 	reason := "the client was told"
 	if err != nil {
-		n.logger.WarnContext(ctx, "client not told of a sign-out", "client_id", client.ID, "user", stored.User, "error", err)
+		n.logger.WarnContext(ctx, "back-channel logout failed", "client_id", client.ID, "user", stored.User, "error", err)
 		reason, err = "", &oauth2.Error{Code: "temporarily_unavailable", Description: "the client was not told", Err: err}
 	}
 	n.trail.Record(ctx, audit.Event{Kind: audit.SignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
@@ -120,7 +120,7 @@ func (n *Notifier) logoutToken(ctx context.Context, client *client.Client, store
 	})
 }
 
-var errRefused = errors.New("the client refused the logout token")
+var errRefused = errors.New("client rejected the logout token")
 
 // deliver posts a logout token and retries after failures, unless the client rejected the token.
 func (n *Notifier) deliver(ctx context.Context, client *client.Client, token string) (err error) {
@@ -163,7 +163,7 @@ func (n *Notifier) post(ctx context.Context, client *client.Client, token string
 	case status == http.StatusOK || status == http.StatusNoContent:
 		return nil
 	case status >= 500:
-		return fmt.Errorf("the client answered %s", response.Status)
+		return fmt.Errorf("client responded with %s", response.Status)
 	default:
 		return fmt.Errorf("%w: %s", errRefused, response.Status)
 	}
@@ -182,15 +182,15 @@ type Participants struct {
 	Lifetime time.Duration    // session lifetime
 }
 
-// Reading returns the call that reads whether a client participates in a session.
-func (p *Participants) Reading(sid, clientID string) *store.Call {
+// ReadCall returns the call that reads whether a client participates in a session.
+func (p *Participants) ReadCall(sid, clientID string) *store.Call {
 	return &store.Call{Op: store.Get, Key: participantKey(sid, clientID)}
 }
 
-// Adding returns the calls that add a client to a session, given the result of [Participants.Reading].
+// AddCalls returns the calls that add a client to a session, given the result of [Participants.ReadCall].
 // Each client has its own entry, so that concurrent additions do not conflict. Unchanged entries are
 // not written, because a write to the durable store costs more than the rest of issuing a code.
-func (p *Participants) Adding(found *store.Call, idToken bool) []*store.Call {
+func (p *Participants) AddCalls(found *store.Call, idToken bool) []*store.Call {
 	switch {
 	case bytes.Equal(found.Value, gotIDToken), found.Value != nil && !idToken:
 		return nil
@@ -209,9 +209,9 @@ func (p *Participants) list(ctx context.Context, sid string, clients ...string) 
 	}
 	calls := make([]*store.Call, len(clients))
 	for i, id := range clients {
-		calls[i] = p.Reading(sid, id)
+		calls[i] = p.ReadCall(sid, id)
 	}
-	if err := store.Do(ctx, store.In(p.Durable, calls...)); err != nil {
+	if err := store.Do(ctx, store.StepIn(p.Durable, calls...)); err != nil {
 		return nil, err
 	}
 	for i, id := range clients {
@@ -245,7 +245,7 @@ func (p *Participants) renewing(ctx context.Context, sid string) (calls []*store
 
 // remove removes participants from a session that continues.
 func (p *Participants) remove(ctx context.Context, list []participant) error {
-	return store.Do(ctx, store.In(p.Durable, store.Deleting(keysOf(list)...)...))
+	return store.Do(ctx, store.StepIn(p.Durable, store.Deleting(keysOf(list)...)...))
 }
 
 func keysOf(list []participant) (keys []string) {

@@ -27,7 +27,7 @@ import (
 // SignedIn is a signed-in person with their session.
 type SignedIn struct {
 	User     *people.User  // the user
-	At       time.Time     // time of the latest sign-in
+	SignedInAt       time.Time     // time of the latest sign-in
 	Age      time.Duration // time since the latest sign-in
 	Provider string        // key of the identity provider; "" for a password sign-in
 	SID      string        // session id for clients (OpenID Connect Back-Channel Logout §2.1)
@@ -40,8 +40,8 @@ type SignedIn struct {
 	Renewable bool
 }
 
-// Way returns the sign-in method as a key of a client's list of identity providers.
-func (s *SignedIn) Way() string { return cmp.Or(s.Provider, people.Local) }
+// ProviderKey returns the sign-in method as a key of a client's list of identity providers.
+func (s *SignedIn) ProviderKey() string { return cmp.Or(s.Provider, people.Local) }
 
 // ACR returns the authentication class of the sign-in.
 func (s *SignedIn) ACR() string { return oauth2.ACR(s.AMR, s.Provider) }
@@ -52,9 +52,9 @@ type Session struct {
 	User       string            `json:"user"`                 // sub of the user
 	Credential [sha256.Size]byte `json:"credential"`           // digest of the user's credential at the sign-in
 	Began      time.Time         `json:"began"`                // start of the session
-	At         time.Time         `json:"at"`                   // time of the latest sign-in, at the gateway or at the provider
-	Until      time.Time         `json:"until,omitzero"`       // expiry of the session regardless of activity
-	Seen       time.Time         `json:"seen,omitzero"`        // latest activity, accurate to about a tenth of [Sessions].Idle
+	SignedInAt         time.Time         `json:"at"`                   // time of the latest sign-in, at the gateway or at the provider
+	ExpiresAt      time.Time         `json:"until,omitzero"`       // expiry of the session regardless of activity
+	LastActiveAt       time.Time         `json:"seen,omitzero"`        // latest activity, accurate to about a tenth of [Sessions].Idle
 	Provider   string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password sign-in
 	AMR        []string          `json:"amr,omitempty"`        // authentication methods (RFC 8176)
 	Address    string            `json:"address,omitempty"`    // IP address of the latest sign-in
@@ -71,7 +71,7 @@ type Session struct {
 	// UpstreamIDToken is stored only with the provider's option keep_upstream_token.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 
-	relyingparty.Held // stored separately and sealed (package revalidation)
+	relyingparty.ProviderTokens // stored separately and sealed (package revalidation)
 
 	SID string `json:"-"` // part of the store key
 
@@ -101,15 +101,15 @@ func parse(sid string, value []byte) (*Session, error) {
 	return stored, nil
 }
 
-// Reading returns the call that reads whether a session exists. Without a value it has ended; see [ErrEnded].
-func Reading(sid string) *store.Call { return &store.Call{Op: store.Get, Key: Key(sid)} }
+// ExistsCall returns the call that reads whether a session exists. Without a value it has ended; see [ErrEnded].
+func ExistsCall(sid string) *store.Call { return &store.Call{Op: store.Get, Key: Key(sid)} }
 
 // ErrEnded means that a session ended during a request.
 var ErrEnded = &oauth2.Error{Code: "login_required", Description: "the person has signed out meanwhile"}
 
 // ErrUnreadable means that a session record is malformed. Such a session is not accepted, but
 // grants issued in it are valid until the session is ended.
-var ErrUnreadable = errors.New("the record of the session cannot be read")
+var ErrUnreadable = errors.New("session record is unreadable")
 
 // IsUnreadable reports whether the record is malformed; see [ErrUnreadable].
 func (s *Session) IsUnreadable() bool { return s.unreadable != nil }
@@ -169,7 +169,7 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	serves, renewable, err := s.SignIns.Serves(r.Context(), stored.SID, stored.Provider)
+	serves, renewable, err := s.SignIns.IsUsable(r.Context(), stored.SID, stored.Provider)
 	if !serves || err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 			return nil, err
 		}
 	}
-	audit.NoteAuthenticated(r.Context())
+	audit.RecordAuthenticated(r.Context())
 	signedIn := s.signedIn(stored, user)
 	signedIn.Renewable = renewable && r.Method == http.MethodGet && isPage(r)
 	return signedIn, nil
@@ -197,7 +197,7 @@ func isPage(r *http.Request) bool {
 
 func (s *Sessions) signedIn(session *Session, user *people.User) *SignedIn {
 	return &SignedIn{
-		User: user, At: session.At, Age: s.Now().Sub(session.At), Provider: session.Provider, SID: session.SID,
+		User: user, SignedInAt: session.SignedInAt, Age: s.Now().Sub(session.SignedInAt), Provider: session.Provider, SID: session.SID,
 		Subject: session.UpstreamSubject, AMR: session.AMR,
 	}
 }
@@ -287,8 +287,8 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	session.User, session.Credential = user.ID, user.Credential()
 	session.Address, session.UserAgent = audit.ClientAddress(r.Context()), r.UserAgent()[:min(len(r.UserAgent()), maxUserAgent)]
 	now := s.Now().Truncate(time.Second)
-	if session.At.IsZero() || session.At.After(now) {
-		session.At = now
+	if session.SignedInAt.IsZero() || session.SignedInAt.After(now) {
+		session.SignedInAt = now
 	}
 	session.root, session.Began = newRoot(), now
 	session.SID = sidOf(session.root)
@@ -316,22 +316,22 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 }
 
 // begun removes the provider's tokens from a session, because they are stored separately.
-func (s *Session) begun() revalidation.Begun {
-	begun := revalidation.Begun{
-		SignIn: revalidation.SignIn{User: s.User, SID: s.SID, Provider: s.Provider}, Subject: s.UpstreamSubject, Held: s.Held,
+func (s *Session) begun() revalidation.PendingSignIn {
+	begun := revalidation.PendingSignIn{
+		SignIn: revalidation.SignIn{User: s.User, SID: s.SID, Provider: s.Provider}, Subject: s.UpstreamSubject, ProviderTokens: s.ProviderTokens,
 	}
-	s.Held = relyingparty.Held{}
+	s.ProviderTokens = relyingparty.ProviderTokens{}
 	return begun
 }
 
 // renew stores a continued session and its provider's tokens, and extends the session's lists.
-func (s *Sessions) renew(ctx context.Context, session *Session, begun revalidation.Begun) (cookie *http.Cookie, err error) {
+func (s *Sessions) renew(ctx context.Context, session *Session, begun revalidation.PendingSignIn) (cookie *http.Cookie, err error) {
 	err = store.Retry(ctx, func() error { // concurrent checks and grants may change the sign-in
 		renewing, err := s.Participants.renewing(ctx, session.SID)
 		if err != nil {
 			return err
 		}
-		calls, err := s.SignIns.Starting(ctx, begun)
+		calls, err := s.SignIns.StoreCalls(ctx, begun)
 		if err == nil {
 			cookie, err = s.put(ctx, session, append(renewing, calls...)...)
 		}
@@ -342,8 +342,8 @@ func (s *Sessions) renew(ctx context.Context, session *Session, begun revalidati
 
 // add stores a new session and its provider's tokens. It ends the session that it replaces, and the
 // user's oldest sessions beyond the limit.
-func (s *Sessions) add(ctx context.Context, session, earlier *Session, begun revalidation.Begun) (*http.Cookie, error) {
-	calls, err := s.SignIns.Starting(ctx, begun)
+func (s *Sessions) add(ctx context.Context, session, earlier *Session, begun revalidation.PendingSignIn) (*http.Cookie, error) {
+	calls, err := s.SignIns.StoreCalls(ctx, begun)
 	if err != nil {
 		return nil, err
 	}
@@ -351,7 +351,7 @@ func (s *Sessions) add(ctx context.Context, session, earlier *Session, begun rev
 	if err != nil || earlier == nil {
 		return cookie, err
 	}
-	audit.NoteSessionEndReason(ctx, "somebody signed in in its place in the same browser")
+	audit.RecordSessionEndReason(ctx, "somebody signed in in its place in the same browser")
 	if err := s.End(ctx, earlier); err != nil {
 		return nil, errors.Join(err, s.delete(context.WithoutCancel(ctx), session.SID))
 	}
@@ -365,8 +365,8 @@ const maxUserAgent = 200 // bytes
 // put ends the session. It reserves space for the session's cutoff in another store.
 func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
 	cookie := newCookie(session.SID, session.root)
-	session.Secret, session.Seen = cookie.digest(), s.Now()
-	session.Until = session.Seen.Add(s.Lifetime)
+	session.Secret, session.LastActiveAt = cookie.digest(), s.Now()
+	session.ExpiresAt = session.LastActiveAt.Add(s.Lifetime)
 	value, err := store.ToJSON(session)
 	if err != nil {
 		return nil, err
@@ -374,10 +374,10 @@ func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Ca
 	stored := &store.Call{Op: store.Put, Key: Key(session.SID), Value: value, TTL: s.ttl(session)}
 	endings := session.endings()
 	err = s.putListed(ctx, session, func(listing []*store.Call) error {
-		steps := []store.Step{store.In(s.Durable, slices.Concat(calls, listing, []*store.Call{stored}, endings)...)}
+		steps := []store.Step{store.StepIn(s.Durable, slices.Concat(calls, listing, []*store.Call{stored}, endings)...)}
 		if s.Durable != s.Store {
 			reserved := &store.Call{Op: store.Put, Key: Key(session.SID), TTL: s.Lifetime}
-			steps = append([]store.Step{store.In(s.Store, reserved)}, steps...)
+			steps = append([]store.Step{store.StepIn(s.Store, reserved)}, steps...)
 		}
 		return store.Do(ctx, steps...)
 	})
@@ -385,7 +385,7 @@ func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Ca
 		return nil, err
 	}
 	if session.endedBy(endings) {
-		audit.NoteSessionEndReason(ctx, "the identity provider ended the sign-in meanwhile")
+		audit.RecordSessionEndReason(ctx, "the identity provider ended the sign-in meanwhile")
 		return nil, errors.Join(s.End(ctx, session), ErrEnded)
 	}
 	return browser.NewCookie(browser.SessionCookie, cookie.String()), nil
@@ -393,14 +393,14 @@ func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Ca
 
 // endDropped ends a user's oldest sessions. Failures are only logged, because the new sign-in has succeeded.
 func (s *Sessions) endDropped(ctx context.Context, user string, sids []string) {
-	audit.NoteSessionEndReason(ctx, "the person has too many newer ones")
+	audit.RecordSessionEndReason(ctx, "the person has too many newer ones")
 	var errs []error
 	for _, sid := range sids {
 		_, err := s.EndByID(ctx, sid)
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		s.Logger.ErrorContext(ctx, "sessions of a person beyond the limit not ended", "user", user, "error", err)
+		s.Logger.ErrorContext(ctx, "excess sessions of a user not ended", "user", user, "error", err)
 	}
 }
 
@@ -480,11 +480,11 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 	if err != nil || stored.isRecorded(s.Now(), s.Idle) {
 		return err
 	}
-	stored.Seen = s.Now()
-	if stored.Until.IsZero() { // stored by a version without Until
-		stored.Until = stored.At.Add(s.Lifetime)
+	stored.LastActiveAt = s.Now()
+	if stored.ExpiresAt.IsZero() { // stored by a version without Until
+		stored.ExpiresAt = stored.SignedInAt.Add(s.Lifetime)
 	}
-	if !stored.Seen.Before(stored.Until) {
+	if !stored.LastActiveAt.Before(stored.ExpiresAt) {
 		return nil
 	}
 	next, err := store.ToJSON(stored)
@@ -492,7 +492,7 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 		return err
 	}
 	err = s.Durable.Do(ctx, &store.Call{Op: store.Swap, Key: Key(sid), Old: value, Value: next, TTL: s.ttl(stored)})
-	if store.Lost(err) || errors.Is(err, store.ErrNotFound) { // a concurrent sign-in or logout
+	if store.IsConflict(err) || errors.Is(err, store.ErrNotFound) { // a concurrent sign-in or logout
 		return nil
 	}
 	return err
@@ -500,12 +500,12 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 
 // isRecorded reports whether activity was recorded within the last tenth of the idle limit.
 func (s *Session) isRecorded(now time.Time, idle time.Duration) bool {
-	return now.Sub(s.Seen) < idle/10
+	return now.Sub(s.LastActiveAt) < idle/10
 }
 
 // ttl returns the lifetime of a session's record without further activity.
 func (s *Sessions) ttl(stored *Session) time.Duration {
-	left := stored.Until.Sub(s.Now())
+	left := stored.ExpiresAt.Sub(s.Now())
 	if s.Idle > 0 {
 		return min(left, s.Idle)
 	}

@@ -360,7 +360,7 @@ func TestUnreadableSessionEnds(t *testing.T) {
 				if !d.ended() {
 					t.Error("what the app got is still good")
 				}
-				if len(d.ends) != 1 || d.ends[0].User != tt.user || d.ends[0].Reason != tt.reason+"; the record of the session cannot be read" {
+				if len(d.ends) != 1 || d.ends[0].User != tt.user || d.ends[0].Reason != tt.reason+"; session record is unreadable" {
 					t.Errorf("events %+v", d.ends)
 				}
 				if told := d.Claims(<-d.party.Tokens); told["sid"] != d.sid || told["sub"] != nil && told["sub"] != tt.user {

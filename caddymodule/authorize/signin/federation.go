@@ -24,7 +24,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-var errDoubleSignIn = oauth2.StartAgain("This sign-in is already over. Go back to the app.")
+var errDoubleSignIn = oauth2.NewRestartError("This sign-in is already over. Go back to the app.")
 
 // maxStates is the number of used states remembered per person.
 const maxStates = 200
@@ -38,9 +38,9 @@ type federation struct {
 	signInPage   *signInPage   // offers other sign-in methods if a provider is unreachable
 	store        store.Store   // used states of authentication responses
 	identities   *identities   // identities of sign-ins that failed at the gateway after the exchange
-	states       *store.Latest // used states by person
+	states       *store.PerUserLimit // used states by person
 	refusals     *refusals
-	lasting      *Lasting
+	lasting      *OfflineAccessRequester
 	renewal      *Renewal
 }
 
@@ -50,8 +50,8 @@ func (f *federation) start(w http.ResponseWriter, r *http.Request, p *people.Pro
 	req, err := f.requests.unseal(r, r.URL.Query().Get("request"))
 	switch {
 	case f.frame.Failed(w, r, req, err):
-	case !f.accounts.Ways(req.To.Providers).Has(p.Key):
-		req.Purpose.Refuse(w, r, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
+	case !f.accounts.SignInMethods(req.Destination.Providers).Has(p.Key):
+		req.Purpose.Reject(w, r, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
 	default:
 		f.redirectToProvider(w, r, p, req)
 	}
@@ -76,10 +76,10 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	}
 	switch {
 	case disconnected(r, err):
-	case down != nil && req.hasOther(f.accounts.Ways(req.To.Providers), p):
+	case down != nil && req.hasOther(f.accounts.SignInMethods(req.Destination.Providers), p):
 		f.showProviderDown(w, r, p, req, down)
 	case err != nil:
-		req.Purpose.Refuse(w, r, clientError(p, err))
+		req.Purpose.Reject(w, r, clientError(p, err))
 	default:
 		endpoint.Redirect(w, http.StatusFound, target)
 	}
@@ -88,7 +88,7 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 // showProviderDown shows the sign-in page if a provider is unreachable and other sign-in methods
 // exist. The interface requires that errors of a reachable provider go to the client.
 func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, err error) {
-	f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Person: audit.Person{Provider: p.Key}, ClientID: req.To.ClientID, Err: clientError(p, err)})
+	f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Person: audit.Person{Provider: p.Key}, ClientID: req.Destination.ClientID, Err: clientError(p, err)})
 	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
 		Request: r.URL.Query().Get("request"), Username: f.signInPage.username(req), Problem: page.SignInProblem{Down: p.Name},
 	})
@@ -110,7 +110,7 @@ func (f *federation) callback(w http.ResponseWriter, r *http.Request, p *people.
 	}
 	req, err := f.requests.reopen(r.Context(), response.pending.Query)
 	if req != nil {
-		req.Once = &Once{After: func() error {
+		req.Once = &SingleUseValue{After: func() error {
 			response.done = true
 			browser.RemovePieces(w, r, pendingCookie(response.pending.Request.State))
 			return nil
@@ -137,10 +137,10 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 		f.renewal.returned(w, r, p, req, response, session, clientError(p, err))
 		return
 	}
-	if disconnected(r, err) || response.pending.Request.Lasting && f.lasting.returned(w, r, p, req, response.pending.SID, response.identity, clientError(p, err)) {
+	if disconnected(r, err) || response.pending.Request.OfflineAccess && f.lasting.returned(w, r, p, req, response.pending.SID, response.identity, clientError(p, err)) {
 		return
 	}
-	if response.pending.Request.Lasting && err == nil { // another session: the limited request at the provider is not sufficient for a sign-in
+	if response.pending.Request.OfflineAccess && err == nil { // another session: the limited request at the provider is not sufficient for a sign-in
 		f.redirectToProvider(w, r, p, req)
 		return
 	}
@@ -151,7 +151,7 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}()
 	if err != nil {
 		err = clientError(p, err)
-		f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, Err: err})
+		f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, Err: err})
 	}
 	switch {
 	case errors.Is(err, errDoubleSignIn):
@@ -159,7 +159,7 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	case response.identity != nil && oauth2.AsError(err).Code == "access_denied" && !req.How.Prompts("none"):
 		f.refusals.redirect(w, r, p, req, response.identity)
 	case err != nil:
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 	default:
 		f.secondFactor.begin(w, r, req, user, session)
 	}
@@ -173,22 +173,22 @@ func disconnected(r *http.Request, err error) bool {
 
 // authenticate returns the person of a response and the session to start.
 func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) (user *people.User, begun session.Session, err error) {
-	if !f.accounts.Ways(req.To.Providers).Has(p.Key) {
-		return nil, begun, people.Refusal(errors.New("the client does not allow this identity provider"))
+	if !f.accounts.SignInMethods(req.Destination.Providers).Has(p.Key) {
+		return nil, begun, people.NewNotAllowedError(errors.New("the client does not allow this identity provider"))
 	}
 	identity, err := f.exchange(r.Context(), p, response)
 	if err != nil {
 		return nil, begun, err
 	}
 	response.identity = identity
-	audit.NoteAuthenticated(r.Context())
-	user, err = f.accounts.Admit(r.Context(), p, p.Identity(identity), req.To.NeedsFHIRUser)
+	audit.RecordAuthenticated(r.Context())
+	user, err = f.accounts.Admit(r.Context(), p, p.Identity(identity), req.Destination.NeedsFHIRUser)
 	if err != nil {
 		return nil, begun, err
 	}
 	begun = session.Session{
-		User: user.ID, Provider: p.Key, UpstreamAt: store.Now(f.accounts.Durable).Add(-time.Since(identity.Asked)), At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim),
-		UpstreamSubject: identity.Subject, Held: identity.Held,
+		User: user.ID, Provider: p.Key, UpstreamAt: store.Now(f.accounts.Durable).Add(-time.Since(identity.RequestedAt)), SignedInAt: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim),
+		UpstreamSubject: identity.Subject, ProviderTokens: identity.ProviderTokens,
 	}
 	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSession {
 		begun.UpstreamSession = sid
@@ -219,7 +219,7 @@ func (f *federation) exchange(ctx context.Context, p *people.Provider, response 
 		// The sign-in failed. Anyone can send forged responses, which must not fill the store.
 		return nil, errors.Join(err, f.store.Delete(context.WithoutCancel(ctx), used))
 	}
-	if oldest := f.states.Adding(p.Key+"\x00"+identity.Subject, used); oldest != nil {
+	if oldest := f.states.Record(p.Key+"\x00"+identity.Subject, used); oldest != nil {
 		_ = f.store.Do(ctx, oldest...) // on error, the entries expire
 	}
 	return identity, nil
@@ -242,7 +242,7 @@ func clientError(p *people.Provider, err error) error {
 		return err
 	}
 	if text, ok := theirs.Description(p.Name, p.Google); ok {
-		return &oauth2.Error{Code: "invalid_request", Description: text, Shown: true, Err: err}
+		return &oauth2.Error{Code: "invalid_request", Description: text, DescribeToClient: true, Err: err}
 	}
 	if theirs.Kind == relyingparty.Declined && slices.Contains(forwardedErrors, theirs.Code) {
 		return &oauth2.Error{Code: theirs.Code, Description: "refused by the identity provider", Err: err}
@@ -257,11 +257,11 @@ type pendingSignIn struct {
 	Issuer   string                             `json:"issuer"` // issuer of the provider at the start
 	Request  relyingparty.AuthenticationRequest `json:"request"`
 	Query    string                             `json:"query"`             // query of the authorization request
-	SID      string                             `json:"sid,omitempty"`     // session that the request concerns ([Lasting], [Renewal])
+	SID      string                             `json:"sid,omitempty"`     // session that the request concerns ([OfflineAccessRequester], [Renewal])
 	Renewal  bool                               `json:"renewal,omitempty"` // see [Renewal]
 }
 
-var errNoPendingSignIn = oauth2.StartAgain("This sign-in was not started in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
+var errNoPendingSignIn = oauth2.NewRestartError("This sign-in was not started in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
 
 // pendingLifetime is the maximum duration of a sign-in at a provider.
 const pendingLifetime = 10 * time.Minute
@@ -392,19 +392,19 @@ func (f *refusals) serve(w http.ResponseWriter, r *http.Request, parameters oaut
 		return
 	}
 	audit.FromContext(r.Context()).Provider = p.Key
-	audit.NoteAuthenticated(r.Context()) // authenticated by the provider
+	audit.RecordAuthenticated(r.Context()) // authenticated by the provider
 	req, err := f.requests.reopen(r.Context(), refused.Query)
 	switch {
 	case f.frame.Failed(w, r, req, err):
 	case parameters.Get("decision") == "deny":
-		req.Purpose.Refuse(w, r, people.ErrNotAllowed)
+		req.Purpose.Reject(w, r, people.ErrNotAllowed)
 	case r.Method == http.MethodPost:
 		f.signOut(w, r, p, req, refused)
 	default:
 		// If the provider is unreachable now, pressing the button tries again.
 		ends, _ := p.Client.EndSessionURL(r.Context(), "", "", "")
-		f.frame.Show(w, r, req, page.View{Template: "refused", Status: http.StatusForbidden, Data: page.Refused{
-			Client: req.To.Title, Refused: parameters.Get("refused"), Person: page.Person(refused.Person), Provider: p.Name, SignsOut: ends != "",
+		f.frame.Show(w, r, req, page.View{Template: "refused", Status: http.StatusForbidden, Data: page.SignInRejected{
+			Client: req.Destination.Title, Refused: parameters.Get("refused"), Person: page.Person(refused.Person), Provider: p.Name, SignsOut: ends != "",
 		}}, ends)
 	}
 }
@@ -424,7 +424,7 @@ func (f *refusals) signOut(w http.ResponseWriter, r *http.Request, p *people.Pro
 		target, err = f.other.signOut(w, r, p, refused.IDToken, next)
 	}
 	if err != nil {
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 		return
 	}
 	endpoint.Redirect(w, http.StatusSeeOther, cmp.Or(target, next))

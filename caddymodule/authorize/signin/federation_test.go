@@ -118,7 +118,7 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	}, "https://fhir.example.org/oauth2/callback/p"); err != nil {
 		t.Fatal(err)
 	}
-	f := &federation{accounts: accounts, store: store.NewMemory(1, 0), identities: newIdentities(), states: store.NewLatest(maxStates, pendingLifetime)}
+	f := &federation{accounts: accounts, store: store.NewMemory(1, 0), identities: newIdentities(), states: store.NewPerUserLimit(maxStates, pendingLifetime)}
 	if err := f.store.Add(t.Context(), "made up", nil, pendingLifetime); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	}
 	q := oauth2.Parameters(idp.Authorize(t, target))
 	back := httptest.NewRequest(http.MethodGet, "/oauth2/callback/p", nil)
-	if user, _, err := f.authenticate(back, p, &Request{To: Destination{ClientID: "app"}}, &authenticationResponse{pending: pending, parameters: q}); err != nil || user == nil {
+	if user, _, err := f.authenticate(back, p, &Request{Destination: Destination{ClientID: "app"}}, &authenticationResponse{pending: pending, parameters: q}); err != nil || user == nil {
 		t.Errorf("%v, %v", user, err)
 	}
 }

@@ -36,7 +36,7 @@ type signInPage struct {
 // address returns the URL of the sign-in page for a request or, without a choice, of the sign-in at
 // its identity provider, with further parameters.
 func (e *signInPage) address(w http.ResponseWriter, r *http.Request, req *Request, further url.Values) (string, error) {
-	ways := e.accounts.Ways(req.To.Providers)
+	ways := e.accounts.SignInMethods(req.Destination.Providers)
 	p := req.provider(ways)
 	if err := req.checkWays(ways, p); err != nil {
 		return "", err
@@ -65,7 +65,7 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case e.frame.Failed(w, r, req, err):
 	case p.Get("decision") == "deny":
-		req.Purpose.Refuse(w, r, ErrDenied)
+		req.Purpose.Reject(w, r, ErrDenied)
 	case r.Method == http.MethodPost && p.Get("assertion") != "":
 		e.submitPasskey(w, r, req, p)
 	case r.Method == http.MethodPost:
@@ -78,7 +78,7 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 // submit handles the form. An e-mail address in a provider's domain redirects to the provider,
 // regardless of the password. Other names are local users.
 func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request, p oauth2.Parameters) {
-	ways := e.accounts.Ways(req.To.Providers)
+	ways := e.accounts.SignInMethods(req.Destination.Providers)
 	address := strings.TrimSpace(p.Get("username")) // phone keyboards append a space
 	if provider := ways.ByDomain(address); provider != nil {
 		e.redirectByEmail(w, r, req, provider, url.Values{"request": {p.Get("request")}, "login_hint": {address}})
@@ -87,7 +87,7 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 	user, err := e.checkPassword(r, ways, p)
 	data := page.SignIn{Request: p.Get("request"), Username: p.Get("username")}
 	event := audit.Event{
-		Kind: audit.SignIn, ClientID: req.To.ClientID, User: e.accounts.Directory.AccountNamed(p.Get("username")),
+		Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: e.accounts.Directory.AccountNamed(p.Get("username")),
 		Err: err, Anonymous: true, // naming an account proves nothing
 	}
 	var wait *lockout.WaitError
@@ -108,7 +108,7 @@ func (e *signInPage) submit(w http.ResponseWriter, r *http.Request, req *Request
 		e.show(w, r, http.StatusForbidden, req, data)
 	case errors.Is(err, context.Canceled): // browser has disconnected
 	case err != nil:
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 	default:
 		e.secondFactor.begin(w, r, req, user, session.Session{AMR: []string{"pwd"}})
 	}
@@ -127,14 +127,14 @@ func (e *signInPage) redirectByEmail(w http.ResponseWriter, r *http.Request, req
 		next, err = e.other.leave(w, r, next)
 	}
 	if err != nil {
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 		return
 	}
 	endpoint.Redirect(w, http.StatusSeeOther, next)
 }
 
 // checkPassword returns the user with the typed name and password.
-func (e *signInPage) checkPassword(r *http.Request, ways people.Ways, p oauth2.Parameters) (user *people.User, err error) {
+func (e *signInPage) checkPassword(r *http.Request, ways people.SignInMethods, p oauth2.Parameters) (user *people.User, err error) {
 	if !ways.Local {
 		return nil, people.ErrWrongPassword
 	}
@@ -163,11 +163,11 @@ func (e *signInPage) username(req *Request) string {
 func (e *signInPage) show(w http.ResponseWriter, r *http.Request, status int, req *Request, data page.SignIn) {
 	c, err := e.passkeyChallenge(w, r, req)
 	if err != nil {
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 		return
 	}
-	data.Passkey, data.Client, data.Links = passkeyPrompt(c), req.To.Title, req.To.Links
-	ways := e.accounts.Ways(req.To.Providers)
+	data.Passkey, data.Client, data.Links = passkeyPrompt(c), req.Destination.Title, req.Destination.Links
+	ways := e.accounts.SignInMethods(req.Destination.Providers)
 	data.Local = ways.Local
 	for _, p := range ways.Providers {
 		data.Ways = append(data.Ways, page.SignInWay{Name: p.Name, Address: endpoint.Login + "/" + p.Key + "?request=" + url.QueryEscape(data.Request)})
@@ -184,7 +184,7 @@ func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *
 	answered, err := e.answeredPasskey(r, req, p)
 	switch {
 	case errors.Is(err, factor.ErrPasskey):
-		event := audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, Err: err, Anonymous: true}
+		event := audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, Err: err, Anonymous: true}
 		if answered.User != nil {
 			event.User = answered.User.ID
 		}
@@ -192,16 +192,16 @@ func (e *signInPage) submitPasskey(w http.ResponseWriter, r *http.Request, req *
 		e.show(w, r, http.StatusForbidden, req, page.SignIn{Request: p.Get("request"), Problem: page.SignInProblem{Passkey: true}})
 	case errors.Is(err, context.Canceled): // browser has disconnected
 	case err != nil:
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 	default:
-		audit.NoteAuthenticated(r.Context())
+		audit.RecordAuthenticated(r.Context())
 		e.start.session(w, r, req, answered.User, session.Session{AMR: answered.AMR})
 	}
 }
 
 // takesPasskeys reports whether a passkey is a valid sign-in method for a request.
 func (e *signInPage) takesPasskeys(req *Request) bool {
-	return e.passkeys != nil && e.accounts.Ways(req.To.Providers).Local
+	return e.passkeys != nil && e.accounts.SignInMethods(req.Destination.Providers).Local
 }
 
 // passkeyChallenge starts a sign-in by passkey; nil if no passkey is enrolled.
@@ -217,9 +217,9 @@ func (e *signInPage) passkeyChallenge(w http.ResponseWriter, r *http.Request, re
 }
 
 // answeredPasskey returns the user who answered a challenge.
-func (e *signInPage) answeredPasskey(r *http.Request, req *Request, p oauth2.Parameters) (*factor.Answered, error) {
+func (e *signInPage) answeredPasskey(r *http.Request, req *Request, p oauth2.Parameters) (*factor.VerifiedPasskey, error) {
 	if !e.takesPasskeys(req) {
-		return new(factor.Answered), factor.ErrPasskey
+		return new(factor.VerifiedPasskey), factor.ErrPasskey
 	}
 	return e.passkeys.SignIn(r, p.Get("passkey"), p.Get("assertion"))
 }
@@ -271,7 +271,7 @@ func (a *accountSwitch) leave(w http.ResponseWriter, r *http.Request, next strin
 	if target == "" || err != nil {
 		return next, err
 	}
-	audit.NoteSessionEndReason(r.Context(), "the person let somebody else sign in in this browser")
+	audit.RecordSessionEndReason(r.Context(), "the person let somebody else sign in in this browser")
 	if err := a.sessions.End(r.Context(), stored); err != nil {
 		return "", err
 	}

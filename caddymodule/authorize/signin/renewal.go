@@ -23,16 +23,16 @@ type Renewal struct {
 	begin    func(http.ResponseWriter, *http.Request, *Request) // regular sign-in
 }
 
-// Needed starts a renewal if the session requires it, and reports whether it has responded. The
+// RespondIfNeeded starts a renewal if the session requires it, and reports whether it has responded. The
 // callback continues the request.
-func (n *Renewal) Needed(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
+func (n *Renewal) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
 	p := n.accounts.Providers[signedIn.Provider]
 	if !signedIn.Renewable || p == nil {
 		return false
 	}
 	may, err := n.sessions.SignIns.TryRenewal(r.Context(), signedIn.SID, p)
 	if err != nil {
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 		return true
 	}
 	pending := newPending(p, req.Query)
@@ -46,7 +46,7 @@ func (n *Renewal) returned(w http.ResponseWriter, r *http.Request, p *people.Pro
 	signedIn, err := n.settle(r, p, req, response, begun, failed)
 	switch {
 	case err != nil:
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 	case signedIn == nil:
 		n.begin(w, r, req)
 	default:
@@ -58,20 +58,20 @@ func (n *Renewal) returned(w http.ResponseWriter, r *http.Request, p *people.Pro
 // settle renews or ends the session of a response. It returns the renewed session, or nil if a sign-in is needed.
 func (n *Renewal) settle(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, begun session.Session, failed error) (*session.SignedIn, error) {
 	stored, err := n.sessions.Stored(r)
-	if err != nil || stored == nil || stored.SID != response.pending.SID || stored.Provider != p.Key || !n.accounts.Ways(req.To.Providers).Has(p.Key) {
+	if err != nil || stored == nil || stored.SID != response.pending.SID || stored.Provider != p.Key || !n.accounts.SignInMethods(req.Destination.Providers).Has(p.Key) {
 		return nil, err
 	}
 	if failed != nil {
-		n.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: stored.User, Person: stored.Upstream(), Err: failed})
+		n.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: stored.User, Person: stored.Upstream(), Err: failed})
 	}
 	same := failed == nil && begun.User == stored.User && begun.UpstreamSubject == stored.UpstreamSubject
 	switch {
 	case same && begun.UpstreamSession != stored.UpstreamSession: // a new provider session requires a new gateway session
 		return nil, nil
 	case same:
-		err = n.sessions.SignIns.Renew(r.Context(), stored.SID, p.Key, begun.Held)
+		err = n.sessions.SignIns.Renew(r.Context(), stored.SID, p.Key, begun.ProviderTokens)
 	case failed == nil, endsSession(failed):
-		audit.NoteSessionEndReason(r.Context(), "the identity provider did not confirm the person")
+		audit.RecordSessionEndReason(r.Context(), "the identity provider did not confirm the person")
 		return nil, n.sessions.End(r.Context(), stored)
 	}
 	if err != nil {
@@ -87,35 +87,35 @@ func endsSession(failed error) bool {
 	return slices.Contains(forwardedErrors, code) && code != "temporarily_unavailable" && !errors.Is(failed, people.ErrNotForgotten)
 }
 
-// Lasting requests a refresh token from a provider that outlasts the provider's session, before an app gets
+// OfflineAccessRequester requests a refresh token from a provider that outlasts the provider's session, before an app gets
 // offline_access. Keycloak issues such tokens only on request. Otherwise the app's access would end with the
 // provider's session.
-type Lasting struct {
+type OfflineAccessRequester struct {
 	frame    *Frame
 	accounts *people.Accounts
 	sessions *session.Sessions
 }
 
-// Needed redirects the browser to the provider if a longer-lived refresh token is required, and reports whether it
+// RespondIfNeeded redirects the browser to the provider if a longer-lived refresh token is required, and reports whether it
 // has responded. With a session at the provider no page is shown. The request is made once per session,
 // regardless of its result.
-func (l *Lasting) Needed(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
+func (l *OfflineAccessRequester) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
 	p := l.accounts.Providers[signedIn.Provider]
 	if p == nil {
 		return false
 	}
-	brief, err := l.sessions.SignIns.IsBrief(r.Context(), signedIn.SID, p.Key)
+	brief, err := l.sessions.SignIns.EndsWithProviderSession(r.Context(), signedIn.SID, p.Key)
 	if err != nil {
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 		return true
 	}
 	return brief && l.redirect(w, r, p, req, signedIn.SID)
 }
 
 // redirect redirects the browser to the provider and reports success.
-func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string) bool {
+func (l *OfflineAccessRequester) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string) bool {
 	pending := newPending(p, req.Query)
-	pending.SID, pending.Request.UILocales, pending.Request.Lasting = sid, req.How.UILocales, true
+	pending.SID, pending.Request.UILocales, pending.Request.OfflineAccess = sid, req.How.UILocales, true
 	if req.How.Prompts("none") {
 		pending.Request.Prompt = "none"
 	}
@@ -124,38 +124,38 @@ func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Pro
 
 // returned continues the request with the session that the provider was asked about, and reports whether
 // it has responded: false if the browser's session has changed or another person has returned.
-func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string, identity *relyingparty.Identity, failed error) bool {
+func (l *OfflineAccessRequester) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string, identity *relyingparty.Identity, failed error) bool {
 	signedIn, err := l.sessions.Current(r)
 	switch {
-	case err != nil, signedIn == nil, signedIn.SID != sid, signedIn.Provider != p.Key, !l.accounts.Ways(req.To.Providers).Has(p.Key):
+	case err != nil, signedIn == nil, signedIn.SID != sid, signedIn.Provider != p.Key, !l.accounts.SignInMethods(req.Destination.Providers).Has(p.Key):
 		return false
 	case failed == nil && signedIn.Subject != identity.Subject:
 		return false
 	}
-	var held relyingparty.Held
+	var held relyingparty.ProviderTokens
 	if failed == nil && identity.RefreshToken != "" {
-		held = identity.Held
+		held = identity.ProviderTokens
 	}
 	if failed != nil {
-		l.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: p.Key, Subject: signedIn.Subject}, Err: failed})
+		l.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: p.Key, Subject: signedIn.Subject}, Err: failed})
 	}
 	if err := l.sessions.SignIns.Renew(r.Context(), signedIn.SID, p.Key, held); err != nil {
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 		return true
 	}
-	req.AskedFactor = true
+	req.FactorRequested = true
 	req.Purpose.Continue(w, r, signedIn)
 	return true
 }
 
-// Limit removes offline_access from a scope (RFC 6749 §3.3) if the provider cannot be queried after
+// LimitScope removes offline_access from a scope (RFC 6749 §3.3) if the provider cannot be queried after
 // the session ends, because the grant would outlast the person's removal at the provider.
-func (l *Lasting) Limit(ctx context.Context, scope []string, signedIn *session.SignedIn) ([]string, error) {
+func (l *OfflineAccessRequester) LimitScope(ctx context.Context, scope []string, signedIn *session.SignedIn) ([]string, error) {
 	at := slices.Index(scope, client.OfflineAccess)
 	if at < 0 {
 		return scope, nil
 	}
-	if outlives, err := l.sessions.SignIns.Outlives(ctx, signedIn.SID, signedIn.Provider); err != nil || outlives {
+	if outlives, err := l.sessions.SignIns.AllowsOfflineAccess(ctx, signedIn.SID, signedIn.Provider); err != nil || outlives {
 		return scope, err
 	}
 	if scope = slices.Delete(slices.Clone(scope), at, at+1); len(scope) == 0 {

@@ -20,16 +20,16 @@ import (
 
 // Request is a sign-in request of an app (an authorization request) or of a page of the gateway.
 type Request struct {
-	To      Destination // destination of the sign-in
+	Destination      Destination // destination of the sign-in
 	How     Parameters  // sign-in parameters
 	Query   string      // source from which the request is recreated when the browser returns
 	Purpose Purpose     // continuation after the sign-in
 
 	// Once is the single use of a value such as request_uri. It is used up with the response, so
 	// that earlier failures can be retried. May be nil.
-	Once *Once
+	Once *SingleUseValue
 
-	AskedFactor  bool // all requested factors have been requested from the person
+	FactorRequested  bool // all requested factors have been requested from the person
 	Renewed      bool // the session was renewed for this request; required pages have not been shown yet
 	justSignedIn bool // signed in with all enrolled factors
 }
@@ -41,8 +41,8 @@ func (req *Request) MarkUsed(ctx context.Context, before ...store.Step) error {
 
 // requiredACR returns the required authentication class, or "".
 func (req *Request) requiredACR() string {
-	if oauth2.MeetsACR(req.To.ACR, req.How.EssentialACR) {
-		return req.To.ACR
+	if oauth2.MeetsACR(req.Destination.ACR, req.How.EssentialACR) {
+		return req.Destination.ACR
 	}
 	return req.How.EssentialACR
 }
@@ -52,11 +52,11 @@ func (req *Request) requiredACR() string {
 func (req *Request) acrAt(p *people.Provider) (values, essential string) {
 	var words []string
 	if required := req.requiredACR(); required != oauth2.ACRSingleFactor {
-		words = p.ACRMap.Words(required)
+		words = p.ACRMap.ProviderACRs(required)
 	}
 	essential = strings.Join(words, " ")
 	for word := range strings.FieldsSeq(req.How.ACRValues) {
-		theirs := p.ACRMap.Words(word)
+		theirs := p.ACRMap.ProviderACRs(word)
 		if len(theirs) == 0 {
 			theirs = []string{word}
 		}
@@ -74,7 +74,7 @@ type Destination struct {
 	ClientID  string        // client_id of the app; "" for a page
 	Title     string        // title shown on pages; may be ""
 	Links     page.AppLinks // links of the app
-	Providers []string      // sign-in methods, as in [people.Accounts.Ways]
+	Providers []string      // sign-in methods, as in [people.Accounts.SignInMethods]
 	ACR       string        // minimum authentication class; "" for any
 	Address   string        // final URL of the browser, to which forms may lead
 
@@ -86,8 +86,8 @@ type Purpose interface {
 	// Continue continues with the signed-in person.
 	Continue(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn)
 
-	// Refuse sends an error to the client or shows it on a page.
-	Refuse(w http.ResponseWriter, r *http.Request, err error)
+	// Reject sends an error to the client or shows it on a page.
+	Reject(w http.ResponseWriter, r *http.Request, err error)
 }
 
 // Parameters control the sign-in (OpenID Connect Core §3.1.2.1).
@@ -211,8 +211,8 @@ func (vs *visits) read(query string) (*Request, error) {
 		target = Target{Path: endpoint.Account, Keep: "part"}
 	}
 	req := &Request{
-		To:    Destination{Title: target.Title, Address: address(target.Path, target.Keep, p), ACR: target.ACR},
-		Query: visitPrefix + p.Keep("acr_values", "login_hint", "max_age", "prompt", "to", "ui_locales", target.Keep),
+		Destination:    Destination{Title: target.Title, Address: address(target.Path, target.Keep, p), ACR: target.ACR},
+		Query: visitPrefix + p.EncodeOnly("acr_values", "login_hint", "max_age", "prompt", "to", "ui_locales", target.Keep),
 	}
 	err = req.How.Read(p)
 	req.How.Prompt = "" // prompt is ignored; max_age is sufficient
@@ -236,24 +236,24 @@ type visit struct {
 
 // Continue implements [Purpose].
 func (v visit) Continue(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	if v.visits.stepUp.Needed(w, r, v.request, signedIn) {
+	if v.visits.stepUp.RespondIfNeeded(w, r, v.request, signedIn) {
 		return
 	}
 	if err := v.request.MarkUsed(r.Context()); err != nil {
-		v.Refuse(w, r, err)
+		v.Reject(w, r, err)
 		return
 	}
-	endpoint.Redirect(w, http.StatusSeeOther, v.request.To.Address)
+	endpoint.Redirect(w, http.StatusSeeOther, v.request.Destination.Address)
 }
 
-// Refuse implements [Purpose]. It shows the error on a page, because no app is involved.
-func (v visit) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+// Reject implements [Purpose]. It shows the error on a page, because no app is involved.
+func (v visit) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	if e.Personal || e.Code == "server_error" {
+	if e.IsUserCorrectable || e.Code == "server_error" {
 		v.visits.frame.ShowError(w, r, err)
 		return
 	}
-	v.visits.frame.Trail.RecordRefusal(r, audit.Event{Kind: audit.SignIn, Err: err})
+	v.visits.frame.Trail.RecordRejection(r, audit.Event{Kind: audit.SignIn, Err: err})
 	v.visits.frame.Site.ShowMessage(w, r, e.HTTPStatus(), page.Message{
 		Title: page.T("You are not signed in"), Text: page.T("That did not work. Try again, or ask the people who run this site."),
 	})
@@ -284,7 +284,7 @@ func (o *reopener) unseal(r *http.Request, sealed string) (*Request, error) {
 
 // provider returns the provider to use without asking the person: the requested one, the one of the
 // hinted address, or the only sign-in method. It returns nil if the person has to choose.
-func (req *Request) provider(ways people.Ways) *people.Provider {
+func (req *Request) provider(ways people.SignInMethods) *people.Provider {
 	if req.How.IdentityProvider == people.Local {
 		return nil
 	}
@@ -303,14 +303,14 @@ func (req *Request) provider(ways people.Ways) *people.Provider {
 }
 
 // hasOther reports whether client and request permit a sign-in method other than the provider.
-func (req *Request) hasOther(ways people.Ways, p *people.Provider) bool {
+func (req *Request) hasOther(ways people.SignInMethods, p *people.Provider) bool {
 	other := slices.ContainsFunc(ways.Providers, func(other *people.Provider) bool { return other != p })
 	return req.How.IdentityProvider == "" && !req.How.Prompts("none") && (ways.Local || other)
 }
 
 // checkWays returns an error if sign-in is impossible: no sign-in method exists, or the request
 // forbids pages and determines no provider.
-func (req *Request) checkWays(ways people.Ways, p *people.Provider) error {
+func (req *Request) checkWays(ways people.SignInMethods, p *people.Provider) error {
 	switch {
 	case !ways.Local && len(ways.Providers) == 0:
 		return &oauth2.Error{Code: "access_denied", Description: "there is no user, and no idp, to sign in by"}
@@ -321,11 +321,11 @@ func (req *Request) checkWays(ways people.Ways, p *people.Provider) error {
 }
 
 // accepts reports whether a session satisfies the request: its method, person, provider and age.
-func (req *Request) accepts(ways people.Ways, signedIn *session.SignedIn) bool {
+func (req *Request) accepts(ways people.SignInMethods, signedIn *session.SignedIn) bool {
 	return req.permits(ways, signedIn) && req.How.freshEnough(signedIn.Age) && req.How.IsFor(signedIn.User.ID)
 }
 
 // permits reports whether client and request permit the session's sign-in method.
-func (req *Request) permits(ways people.Ways, signedIn *session.SignedIn) bool {
-	return ways.Has(signedIn.Provider) && (req.How.IdentityProvider == "" || req.How.IdentityProvider == signedIn.Way())
+func (req *Request) permits(ways people.SignInMethods, signedIn *session.SignedIn) bool {
+	return ways.Has(signedIn.Provider) && (req.How.IdentityProvider == "" || req.How.IdentityProvider == signedIn.ProviderKey())
 }

@@ -34,10 +34,10 @@ type secondFactor struct {
 // begin continues after the first factor: it requests the second factor, or starts the session if
 // none is enrolled. prompt=none forbids the page (OpenID Connect Core §3.1.2.1).
 func (f *secondFactor) begin(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, session session.Session) {
-	audit.NoteAuthenticated(r.Context())
-	held, err := f.factors.Of(r.Context(), user)
+	audit.RecordAuthenticated(r.Context())
+	held, err := f.factors.Load(r.Context(), user)
 	if err != nil {
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 		return
 	}
 	if !held.Any() {
@@ -46,8 +46,8 @@ func (f *secondFactor) begin(w http.ResponseWriter, r *http.Request, req *Reques
 	}
 	if req.How.Prompts("none") {
 		err := &oauth2.Error{Code: "login_required", Description: "the second factor needs a page, and prompt is none"}
-		f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: user.ID, Person: session.Upstream(), Err: err})
-		req.Purpose.Refuse(w, r, err)
+		f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: session.Upstream(), Err: err})
+		req.Purpose.Reject(w, r, err)
 		return
 	}
 	session.User, session.Credential = user.ID, user.Credential()
@@ -82,7 +82,7 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 	case f.frame.Failed(w, r, pending.req, err):
 	case p.Get("decision") == "deny":
 		pending.req.Once = f.pending.completing(pending, nil)
-		pending.req.Purpose.Refuse(w, r, ErrDenied)
+		pending.req.Purpose.Reject(w, r, ErrDenied)
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)
 	default:
@@ -92,7 +92,7 @@ func (f *secondFactor) serve(w http.ResponseWriter, r *http.Request, p oauth2.Pa
 
 // show shows the page with the person's available factors.
 func (f *secondFactor) show(w http.ResponseWriter, r *http.Request, status int, pending *pendingSecondFactor, data page.SecondFactor) {
-	held, err := f.factors.Of(r.Context(), pending.user)
+	held, err := f.factors.Load(r.Context(), pending.user)
 	data.Factor, data.Code = pending.sealed, !pending.PasskeyOnly
 	if err == nil && len(held.Passkeys) > 0 && f.factors.Passkeys != nil {
 		var c *factor.Ceremony
@@ -100,11 +100,11 @@ func (f *secondFactor) show(w http.ResponseWriter, r *http.Request, status int, 
 		data.Passkey = passkeyPrompt(c)
 	}
 	if err != nil {
-		pending.req.Purpose.Refuse(w, r, err)
+		pending.req.Purpose.Reject(w, r, err)
 		return
 	}
 	data.App, data.Recovery = held.HasApp(), len(held.Recovery) > 0
-	data.Client = pending.req.To.Title
+	data.Client = pending.req.Destination.Title
 	f.frame.Show(w, r, pending.req, page.View{Template: "secondfactor", Status: status, Script: passkeyScript(data.Passkey), Data: data})
 }
 
@@ -136,7 +136,7 @@ func (f *secondFactor) prove(r *http.Request, pending *pendingSecondFactor, p oa
 
 func (f *secondFactor) submit(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) {
 	right, err := f.prove(r, pending, p)
-	event := audit.Event{Kind: audit.SignIn, ClientID: pending.req.To.ClientID, User: pending.user.ID, Person: pending.Session.Upstream(), Err: err}
+	event := audit.Event{Kind: audit.SignIn, ClientID: pending.req.Destination.ClientID, User: pending.user.ID, Person: pending.Session.Upstream(), Err: err}
 	var wait *lockout.WaitError
 	switch {
 	case errors.As(err, &wait):
@@ -151,7 +151,7 @@ func (f *secondFactor) submit(w http.ResponseWriter, r *http.Request, pending *p
 		f.show(w, r, http.StatusForbidden, pending, page.SecondFactor{WrongPasskey: true})
 	case errors.Is(err, context.Canceled): // browser has disconnected
 	case err != nil:
-		pending.req.Purpose.Refuse(w, r, err)
+		pending.req.Purpose.Reject(w, r, err)
 	default:
 		f.finish(w, r, pending, right)
 	}
@@ -196,7 +196,7 @@ const (
 	maxPendingFactor = 10 << 10
 )
 
-var errCodeTooLate = oauth2.StartAgain("This sign-in took too long, was started in another browser, or is already over. Go back to the app and sign in from there again.")
+var errCodeTooLate = oauth2.NewRestartError("This sign-in took too long, was started in another browser, or is already over. Go back to the app and sign in from there again.")
 
 // pendingSecondFactor is a sign-in after the first factor. It is not a session and is accepted by
 // no other endpoint. The browser stores it sealed, so that abandoned sign-ins use no memory.
@@ -219,7 +219,7 @@ func (p *pendingSecondFactor) usedKey() string { return store.Key("factor-used",
 type pendingFactors struct {
 	frame *Frame
 	store store.Store
-	used  *store.Latest
+	used  *store.PerUserLimit
 }
 
 // redirect redirects the browser to the page for the second factor. The provider's ID token is
@@ -249,9 +249,9 @@ func (ps *pendingFactors) open(r *http.Request, sealed string) (*pendingSecondFa
 }
 
 // completing returns the single use that completes a sign-in.
-func (ps *pendingFactors) completing(pending *pendingSecondFactor, after func() error) *Once {
-	return &Once{
-		Store: ps.store, Before: ps.used.Adding(pending.user.ID, pending.usedKey()), After: after,
+func (ps *pendingFactors) completing(pending *pendingSecondFactor, after func() error) *SingleUseValue {
+	return &SingleUseValue{
+		Store: ps.store, Before: ps.used.Record(pending.user.ID, pending.usedKey()), After: after,
 		Call: &store.Call{Op: store.Put, Key: pending.usedKey(), TTL: secondFactorLifetime},
 	}
 }
@@ -267,27 +267,27 @@ type StepUp struct {
 	accounts *people.Accounts
 }
 
-// Needed requests a further factor if required, or rejects the request, and reports whether it has responded.
+// RespondIfNeeded requests a further factor if required, or rejects the request, and reports whether it has responded.
 // acr_values are requested only once and need not be met (OpenID Connect Core §3.1.2.1). A session from before the
 // second factor was enrolled is not accepted without it, except the session in which it was enrolled.
-func (s *StepUp) Needed(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
+func (s *StepUp) RespondIfNeeded(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
 	required, asked := req.requiredACR(), weakestACR(strings.Fields(req.How.ACRValues))
 	has := func(class string) bool { return class == "" || oauth2.MeetsACR(signedIn.ACR(), class) }
 	if has(required) && has(asked) && (has(oauth2.ACRMultiFactor) || req.justSignedIn) {
 		return false
 	}
-	held, err := s.factors.Of(r.Context(), signedIn.User)
-	if err == nil && held.Lacking(factor.BySession(signedIn.SID, signedIn.ACR())) && !oauth2.MeetsACR(required, oauth2.ACRMultiFactor) {
+	held, err := s.factors.Load(r.Context(), signedIn.User)
+	if err == nil && held.NeedsProof(factor.NewSessionContext(signedIn.SID, signedIn.ACR())) && !oauth2.MeetsACR(required, oauth2.ACRMultiFactor) {
 		required = oauth2.ACRMultiFactor
 	}
 	can := func(class string) bool { return held.Any() && (class != oauth2.ACRPhishing || len(held.Passkeys) > 0) }
 	silent := req.How.Prompts("none")
 	switch {
 	case err != nil:
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 	case has(required) && has(asked):
 		return false
-	case !has(asked) && can(asked) && !req.AskedFactor && !silent:
+	case !has(asked) && can(asked) && !req.FactorRequested && !silent:
 		s.ask(w, r, req, required == oauth2.ACRPhishing)
 	case s.providerMay(req, signedIn, !has(required) && !can(required), !has(asked) && !can(asked)):
 		s.frame.RedirectToPage(w, r, req, endpoint.Login+"/"+signedIn.Provider, loginPurpose, req.Query)
@@ -314,13 +314,13 @@ func (s *StepUp) providerMay(req *Request, signedIn *session.SignedIn, lacksRequ
 	case lacksRequired:
 		return oauth2.MeetsACR(oauth2.ACRMultiFactor, req.requiredACR())
 	}
-	known := len(p.ACRMap.Words(weakestACR(strings.Fields(req.How.ACRValues)))) > 0
-	return lacksAsked && known && !req.AskedFactor && !req.How.Prompts("none")
+	known := len(p.ACRMap.ProviderACRs(weakestACR(strings.Fields(req.How.ACRValues)))) > 0
+	return lacksAsked && known && !req.FactorRequested && !req.How.Prompts("none")
 }
 
 func (s *StepUp) refuse(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn, err error) {
-	s.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: signedIn.Provider, Subject: signedIn.Subject}, Err: err})
-	req.Purpose.Refuse(w, r, err)
+	s.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: signedIn.Provider, Subject: signedIn.Subject}, Err: err})
+	req.Purpose.Reject(w, r, err)
 }
 
 // ask redirects the browser to the page for the second factor. The session is unchanged until the
@@ -331,7 +331,7 @@ func (s *StepUp) ask(w http.ResponseWriter, r *http.Request, req *Request, passk
 		err = ErrPageExpired
 	}
 	if err != nil {
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 		return
 	}
 	s.pending.redirect(w, r, req, pendingSecondFactor{

@@ -40,7 +40,7 @@ type Config struct {
 // SignIn signs people in.
 type SignIn struct {
 	StepUp  *StepUp  // requests further factors from signed-in people
-	Lasting *Lasting // requests long-lived refresh tokens from providers
+	OfflineAccess *OfflineAccessRequester // requests long-lived refresh tokens from providers
 	Renewal *Renewal // renews sessions at providers without refresh tokens
 
 	// Endpoints contains the sign-in page and the start and callback of each identity provider, by path.
@@ -56,7 +56,7 @@ type SignIn struct {
 
 // New creates a SignIn from a configuration.
 func New(c Config) *SignIn {
-	pending := &pendingFactors{frame: c.Frame, store: c.Store, used: store.NewLatest(maxUsedFactors, secondFactorLifetime)}
+	pending := &pendingFactors{frame: c.Frame, store: c.Store, used: store.NewPerUserLimit(maxUsedFactors, secondFactorLifetime)}
 	stepUp := &StepUp{frame: c.Frame, pending: pending, factors: c.Factors, sessions: c.Sessions, accounts: c.Accounts}
 	visits := &visits{frame: c.Frame, stepUp: stepUp, targets: c.Targets}
 	requests := &reopener{frame: c.Frame, visits: visits, apps: c.Reopen}
@@ -70,13 +70,13 @@ func New(c Config) *SignIn {
 		frame: c.Frame, requests: requests, accounts: c.Accounts, limiter: c.Limiter, secondFactor: second,
 		passkeys: c.Factors.Passkeys, start: start, other: other,
 	}
-	lasting := &Lasting{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions}
-	s := &SignIn{StepUp: stepUp, Lasting: lasting, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits, refusals: refusals, other: other}
+	lasting := &OfflineAccessRequester{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions}
+	s := &SignIn{StepUp: stepUp, OfflineAccess: lasting, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits, refusals: refusals, other: other}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
 	s.Renewal = &Renewal{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions, begin: s.Begin}
 	federation := &federation{
 		frame: c.Frame, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, refusals: refusals, lasting: lasting, renewal: s.Renewal,
-		store: c.Store, identities: newIdentities(), states: store.NewLatest(maxStates, pendingLifetime),
+		store: c.Store, identities: newIdentities(), states: store.NewPerUserLimit(maxStates, pendingLifetime),
 	}
 	for key, p := range c.Accounts.Providers {
 		s.Endpoints[endpoint.Login+"/"+key] = c.Responder.Handler(p.Endpoint(federation.start), http.MethodGet)
@@ -103,10 +103,10 @@ func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 	signedIn, err := s.Current(r, req)
 	switch {
 	case err != nil:
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 	case signedIn == nil:
 		s.Begin(w, r, req)
-	case !s.Renewal.Needed(w, r, req, signedIn):
+	case !s.Renewal.RespondIfNeeded(w, r, req, signedIn):
 		req.Purpose.Continue(w, r, signedIn)
 	}
 }
@@ -114,7 +114,7 @@ func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 // Current returns the signed-in person if the session satisfies the request; otherwise nil.
 func (s *SignIn) Current(r *http.Request, req *Request) (*session.SignedIn, error) {
 	signedIn, err := s.sessions.Current(r)
-	if err != nil || signedIn == nil || !req.accepts(s.accounts.Ways(req.To.Providers), signedIn) {
+	if err != nil || signedIn == nil || !req.accepts(s.accounts.SignInMethods(req.Destination.Providers), signedIn) {
 		return nil, err
 	}
 	return signedIn, nil
@@ -125,14 +125,14 @@ func (s *SignIn) Begin(w http.ResponseWriter, r *http.Request, req *Request) {
 	s.begin(w, r, req, nil)
 }
 
-// IsForAnother returns the signed-in person of an identity provider if the request is for another
+// RequiresOtherUser returns the signed-in person of an identity provider if the request is for another
 // person, who would sign in at the same provider; otherwise nil.
-func (s *SignIn) IsForAnother(r *http.Request, req *Request) (*session.SignedIn, error) {
+func (s *SignIn) RequiresOtherUser(r *http.Request, req *Request) (*session.SignedIn, error) {
 	if req.How.Prompts("none") || req.How.LoginHint == "" && req.How.Subjects == nil {
 		return nil, nil
 	}
 	current, err := s.sessions.Current(r)
-	if err != nil || current == nil || s.accounts.Providers[current.Provider] == nil || !req.permits(s.accounts.Ways(req.To.Providers), current) {
+	if err != nil || current == nil || s.accounts.Providers[current.Provider] == nil || !req.permits(s.accounts.SignInMethods(req.Destination.Providers), current) {
 		return nil, err
 	}
 	if req.How.IsFor(current.User.ID) && (req.How.LoginHint == "" || isNamed(current, req.How.LoginHint)) {
@@ -166,7 +166,7 @@ func (s *SignIn) begin(w http.ResponseWriter, r *http.Request, req *Request, q u
 		next, err = s.other.leave(w, r, next)
 	}
 	if err != nil {
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 		return
 	}
 	endpoint.Redirect(w, http.StatusFound, next)
@@ -189,12 +189,12 @@ type starter struct {
 // session starts a session and continues the request.
 func (s *starter) session(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, begun session.Session) {
 	signedIn, err := s.sessions.Start(w, r, user, begun)
-	s.trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: user.ID, Person: begun.Upstream(), Err: err})
+	s.trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.Destination.ClientID, User: user.ID, Person: begun.Upstream(), Err: err})
 	if err != nil {
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 		return
 	}
-	req.AskedFactor, req.justSignedIn = true, true
+	req.FactorRequested, req.justSignedIn = true, true
 	req.Purpose.Continue(w, r, signedIn)
 }
 
@@ -206,7 +206,7 @@ const PageLifetime = time.Hour
 const loginPurpose = "login"
 
 // ErrPageExpired means that a page has expired or was opened in another browser.
-var ErrPageExpired = oauth2.StartAgain("This sign-in page is too old, or was opened in another browser. Go back to the app and sign in from there again.")
+var ErrPageExpired = oauth2.NewRestartError("This sign-in page is too old, or was opened in another browser. Go back to the app and sign in from there again.")
 
 // ErrDenied means that the person denied the request.
 var ErrDenied = &oauth2.Error{Code: "access_denied", Description: "the person did not allow it"}
@@ -222,7 +222,7 @@ type Frame struct {
 
 // Show shows a page for a request. Submitting its forms may redirect to the client, a provider, and further addresses.
 func (f *Frame) Show(w http.ResponseWriter, r *http.Request, req *Request, v page.View, further ...string) {
-	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.How.UILocales, f.FormAction(append(further, req.To.Address)...), f.Ancestors
+	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.How.UILocales, f.FormAction(append(further, req.Destination.Address)...), f.Ancestors
 	f.Site.Show(w, r, v)
 }
 
@@ -238,10 +238,10 @@ func (f *Frame) ShowError(w http.ResponseWriter, r *http.Request, err error) {
 		Title: page.T("This link does not work"), Detail: e.Description,
 		Text: page.T("The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:"),
 	}
-	f.Trail.RecordRefusal(r, audit.Event{Kind: kindOf(r.URL.Path), Err: err})
+	f.Trail.RecordRejection(r, audit.Event{Kind: kindOf(r.URL.Path), Err: err})
 	var own *oauth2.Error
 	switch {
-	case e.Personal:
+	case e.IsUserCorrectable:
 		message = page.Message{Title: page.T("Please start again"), Text: page.Problem(e)}
 	case !errors.As(err, &own):
 		message = page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
@@ -269,7 +269,7 @@ func (f *Frame) Failed(w http.ResponseWriter, r *http.Request, req *Request, err
 	case req == nil:
 		f.ShowError(w, r, err)
 	default:
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 	}
 	return true
 }
@@ -288,7 +288,7 @@ func (f *Frame) redirectSealed(w http.ResponseWriter, r *http.Request, req *Requ
 		err = req.MarkUsed(r.Context())
 	}
 	if err != nil {
-		req.Purpose.Refuse(w, r, err)
+		req.Purpose.Reject(w, r, err)
 		return
 	}
 	endpoint.Redirect(w, status, address+url.QueryEscape(sealed))
@@ -312,8 +312,8 @@ func PageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters
 	return p, p.Check("request", "factor")
 }
 
-// Once is the use of a single-use value.
-type Once struct {
+// SingleUseValue is the use of a single-use value.
+type SingleUseValue struct {
 	Store  store.Store   // store of the use
 	Before []*store.Call // calls executed together with Call
 	Call   *store.Call   // call that uses the value up; nil if nothing is stored
@@ -322,13 +322,13 @@ type Once struct {
 }
 
 // use executes steps and uses the value up in the last one.
-func (o *Once) use(ctx context.Context, steps ...store.Step) error {
+func (o *SingleUseValue) use(ctx context.Context, steps ...store.Step) error {
 	if o == nil {
 		return store.Do(ctx, steps...)
 	}
 	if o.Call != nil {
 		o.Call.Err = nil
-		steps = append(slices.Clip(steps), store.In(o.Store, append(slices.Clip(o.Before), o.Call)...))
+		steps = append(slices.Clip(steps), store.StepIn(o.Store, append(slices.Clip(o.Before), o.Call)...))
 	}
 	if err := store.Do(ctx, steps...); err != nil {
 		return o.explain(err)
@@ -339,7 +339,7 @@ func (o *Once) use(ctx context.Context, steps ...store.Step) error {
 	return o.After()
 }
 
-func (o *Once) explain(err error) error {
+func (o *SingleUseValue) explain(err error) error {
 	if o.Call != nil && o.Spent != nil && (errors.Is(o.Call.Err, store.ErrNotFound) || errors.Is(o.Call.Err, store.ErrExists)) {
 		return o.Spent
 	}

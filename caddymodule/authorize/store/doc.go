@@ -1,10 +1,10 @@
 // Package store stores data that is used once or can be revoked: codes, sessions, refresh tokens, revocations.
 //
 //	store.go         interfaces [Store] and [Shared]; several calls in one step: [Call], [Do]
-//	probe.go         test of a store's capabilities: [Try], [Fault]
-//	issuermark.go    assignment of a store to an issuer: [Claim]
-//	memory.go        [Memory], for one process; reserve of a full store: [Room]
-//	recentlist.go    [RecentList], a bounded list of the latest items; [Latest], a limit of entries per person
+//	probe.go         test of a store's capabilities: [Probe], [Fault]
+//	issuermark.go    assignment of a store to an issuer: [AssignIssuer]
+//	memory.go        [Memory], for one process; reserve of a full store: [Capacity]
+//	recentlist.go    [RecentList], a bounded list of the latest items; [PerUserLimit], a limit of entries per person
 //	json.go          entries in JSON: [GetJSON], [DeleteFunc]
 //	store/boltstore  store in a file, which survives a restart
 //	store/storetest  tests for every implementation

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// IssuerKey is the key of the entry that assigns a store to an issuer; see [Claim].
+// IssuerKey is the key of the entry that assigns a store to an issuer; see [AssignIssuer].
 const IssuerKey = "issuer:mark"
 
 // issuerLifetime is the lifetime of the assignment after the issuer's last start.
@@ -17,13 +17,13 @@ const issuerLifetime = 10 * 365 * 24 * time.Hour
 // An OtherIssuerError means that a store contains the state of another issuer. This issuer would accept
 // the other issuer's sessions and codes.
 type OtherIssuerError struct {
-	Theirs string // issuer to which the store is assigned
-	Ours   string // issuer that tried to use the store
+	StoredIssuer string // issuer to which the store is assigned
+	RequestedIssuer   string // issuer that tried to use the store
 }
 
 // Error implements error.
 func (e *OtherIssuerError) Error() string {
-	return fmt.Sprintf("the store has the state of the issuer %s, and cannot be used for %s", e.Theirs, e.Ours)
+	return fmt.Sprintf("the store has the state of the issuer %s, and cannot be used for %s", e.StoredIssuer, e.RequestedIssuer)
 }
 
 // An issuerMark is the entry under [IssuerKey].
@@ -32,10 +32,10 @@ type issuerMark struct {
 	Made   string `json:"made,omitempty"` // random, so that a store that lost its mark gets a different one
 }
 
-// Claim assigns a store to an issuer for years and returns the entry, which is unchanged as long as
+// AssignIssuer assigns a store to an issuer for years and returns the entry, which is unchanged as long as
 // the store loses no data. The error is an [OtherIssuerError] if the store is assigned to another
 // issuer. A full store is left unchanged, because its contents are usable.
-func Claim(ctx context.Context, s Store, issuer string) (mark []byte, err error) {
+func AssignIssuer(ctx context.Context, s Store, issuer string) (mark []byte, err error) {
 	err = Alter(ctx, s, IssuerKey, issuerLifetime, func(found []byte) ([]byte, error) {
 		mark, err = markFor(found, issuer)
 		return mark, err
@@ -58,7 +58,7 @@ func markFor(found []byte, issuer string) ([]byte, error) {
 	case held == nil:
 		return ToJSON(issuerMark{issuer, rand.Text()})
 	case held.Issuer != issuer:
-		return nil, &OtherIssuerError{Theirs: held.Issuer, Ours: issuer}
+		return nil, &OtherIssuerError{StoredIssuer: held.Issuer, RequestedIssuer: issuer}
 	}
 	return found, nil
 }

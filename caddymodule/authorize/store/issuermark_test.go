@@ -16,14 +16,14 @@ func TestClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := store.NewMemory(10, 0)
 		for range 3 {
-			if _, err := store.Claim(t.Context(), s, "https://x.example"); err != nil {
+			if _, err := store.AssignIssuer(t.Context(), s, "https://x.example"); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(9 * 365 * 24 * time.Hour)
 		}
-		_, err := store.Claim(t.Context(), s, "https://y.example")
+		_, err := store.AssignIssuer(t.Context(), s, "https://y.example")
 		other, ok := errors.AsType[*store.OtherIssuerError](err)
-		if !ok || other.Theirs != "https://x.example" || other.Ours != "https://y.example" {
+		if !ok || other.StoredIssuer != "https://x.example" || other.RequestedIssuer != "https://y.example" {
 			t.Errorf("another issuer: %v", err)
 		}
 	})
@@ -36,7 +36,7 @@ func TestClaimedAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
-		all.Go(func() { _, errs[i] = store.Claim(t.Context(), s, "https://x.example/"+string(rune('a'+i))) })
+		all.Go(func() { _, errs[i] = store.AssignIssuer(t.Context(), s, "https://x.example/"+string(rune('a'+i))) })
 	}
 	all.Wait()
 	won := 0
@@ -59,7 +59,7 @@ func TestClaimOfLaterVersion(t *testing.T) {
 	if err := s.Put(t.Context(), store.IssuerKey, []byte(`{"v":99,"issuer":"https://x.example"}`), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Claim(t.Context(), s, "https://x.example"); !errors.Is(err, store.ErrNewer) {
+	if _, err := store.AssignIssuer(t.Context(), s, "https://x.example"); !errors.Is(err, store.ErrNewer) {
 		t.Error(err)
 	}
 }
@@ -71,17 +71,17 @@ func TestClaimOfFullStore(t *testing.T) {
 	if err := full.Put(t.Context(), "k", nil, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Claim(t.Context(), full, "https://x.example"); err != nil {
+	if _, err := store.AssignIssuer(t.Context(), full, "https://x.example"); err != nil {
 		t.Errorf("without a mark: %v", err)
 	}
 	marked := store.NewMemory(1, 0)
-	if _, err := store.Claim(t.Context(), marked, "https://x.example"); err != nil {
+	if _, err := store.AssignIssuer(t.Context(), marked, "https://x.example"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Claim(t.Context(), marked, "https://x.example"); err != nil {
+	if _, err := store.AssignIssuer(t.Context(), marked, "https://x.example"); err != nil {
 		t.Errorf("with its mark: %v", err)
 	}
-	if _, err := store.Claim(t.Context(), marked, "https://y.example"); !errors.As(err, new(*store.OtherIssuerError)) {
+	if _, err := store.AssignIssuer(t.Context(), marked, "https://y.example"); !errors.As(err, new(*store.OtherIssuerError)) {
 		t.Errorf("with another's: %v", err)
 	}
 }

@@ -27,7 +27,7 @@ func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 const recordVersion = 1
 
 // ErrNewer means that a record has the format of a newer version, with members that may have a different meaning.
-var ErrNewer = errors.New("a record of a later version of caddy-fhir, which this one cannot read")
+var ErrNewer = errors.New("record was written by a later version of caddy-fhir; upgrade this gateway")
 
 // versionMember is the start of a record with a version.
 const versionMember = `{"v":`
@@ -136,6 +136,6 @@ func deleteSome[T any](ctx context.Context, s Store, keys []string, match func(*
 		}
 		errs = append(errs, err)
 	}
-	err = Do(ctx, In(s, calls...))
+	err = Do(ctx, StepIn(s, calls...))
 	return len(calls), errors.Join(append(errs, err)...)
 }

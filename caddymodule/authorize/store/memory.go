@@ -16,7 +16,7 @@ const defaultMaxEntries = 100_000
 
 // Memory is a [Store] in the memory of one process.
 type Memory struct {
-	Singly
+	CallRunner
 	mu    sync.Mutex // go-cache has no atomic Swap, Take or limit
 	items *cache.Cache
 	max   int
@@ -25,10 +25,10 @@ type Memory struct {
 }
 
 // NewMemory returns an empty store for at most maxEntries entries (0: 100,000), with a reserve for the
-// kinds in endings; see [Room]. Expired entries are removed at the interval sweep (0: only when full).
+// kinds in endings; see [Capacity]. Expired entries are removed at the interval sweep (0: only when full).
 func NewMemory(maxEntries int, sweep time.Duration, endings ...string) *Memory {
 	m := &Memory{items: cache.New(cache.NoExpiration, sweep), endings: endings}
-	m.Singly = m.Do
+	m.CallRunner = m.Do
 	m.SetMaxEntries(maxEntries)
 	return m
 }
@@ -51,7 +51,7 @@ func (m *Memory) Size() (entries, bound int) {
 
 // Get implements [Store].
 func (m *Memory) Get(_ context.Context, key string) ([]byte, error) {
-	held, found := memoryTable{m.items}.Held(key)
+	held, found := memoryTable{m.items}.Lookup(key)
 	if !found {
 		return nil, ErrNotFound
 	}
@@ -90,14 +90,14 @@ func (m *Memory) Entries(ctx context.Context, tell func(key string, value []byte
 func (m *Memory) Do(_ context.Context, calls ...*Call) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Room{m.max, m.endings}.Do(memoryTable{m.items}, calls)
+	return Capacity{m.max, m.endings}.Do(memoryTable{m.items}, calls)
 }
 
 // memoryTable is the [Table] of a [Memory].
 type memoryTable struct{ items *cache.Cache }
 
-// Held implements [Table].
-func (t memoryTable) Held(key string) (value []byte, found bool) {
+// Lookup implements [Table].
+func (t memoryTable) Lookup(key string) (value []byte, found bool) {
 	v, found := t.items.Get(key)
 	if !found {
 		return nil, false
@@ -105,8 +105,8 @@ func (t memoryTable) Held(key string) (value []byte, found bool) {
 	return v.([]byte), true
 }
 
-// Left implements [Table].
-func (t memoryTable) Left(key string) time.Duration {
+// TTL implements [Table].
+func (t memoryTable) TTL(key string) time.Duration {
 	_, end, _ := t.items.GetWithExpiration(key)
 	return time.Until(end)
 }
@@ -132,32 +132,32 @@ func (t memoryTable) Sweep() error {
 	return nil
 }
 
-// A Table contains the entries of a single-process store. [Room.Do] executes steps on it.
+// A Table contains the entries of a single-process store. [Capacity.Do] executes steps on it.
 type Table interface {
-	Held(key string) (value []byte, found bool)            // an unexpired value, which must not be modified
-	Left(key string) time.Duration                         // remaining lifetime of a found value
+	Lookup(key string) (value []byte, found bool)            // an unexpired value, which must not be modified
+	TTL(key string) time.Duration                         // remaining lifetime of a found value
 	Set(key string, value []byte, ttl time.Duration) error // copies the value
 	Remove(key string) error                               // the key may be absent
 	Size() int                                             // number of entries, including expired ones
 	Sweep() error                                          // removes expired entries
 }
 
-// Room limits the size of a single-process store. Entries per person are limited, but if a store is full
+// Capacity limits the size of a single-process store. Entries per person are limited, but if a store is full
 // nevertheless, logout and revocation must work. Kinds in Endings may therefore exceed the limit by an eighth.
-type Room struct {
+type Capacity struct {
 	Max     int      // maximum number of entries
-	Endings []string // kinds with a reserve; see [KindOf]
+	ReservedKinds []string // kinds with a reserve; see [KindOf]
 }
 
 // Do executes all calls or none: it checks all calls before any change. The caller holds a lock.
-func (r Room) Do(t Table, calls []*Call) error {
+func (r Capacity) Do(t Table, calls []*Call) error {
 	added, ordinary := 0, false // ordinary: an entry without reserve is added
 	for _, c := range calls {
 		if c.Op == Get { // always succeeds, and is looked up once
 			c.Err = nil
 			continue
 		}
-		held, found := t.Held(c.Key)
+		held, found := t.Lookup(c.Key)
 		if err := c.Check(held, found); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (r Room) Do(t Table, calls []*Call) error {
 			added--
 		case c.Stores() && !found: // expired entries count until removed
 			added++
-			ordinary = ordinary || !slices.Contains(r.Endings, KindOf(c.Key))
+			ordinary = ordinary || !slices.Contains(r.ReservedKinds, KindOf(c.Key))
 		}
 	}
 	if err := r.check(t, calls, added, ordinary); err != nil {
@@ -181,7 +181,7 @@ func (r Room) Do(t Table, calls []*Call) error {
 }
 
 // check returns [ErrFull] if a step does not fit, after removing expired entries.
-func (r Room) check(t Table, calls []*Call, added int, ordinary bool) error {
+func (r Capacity) check(t Table, calls []*Call, added int, ordinary bool) error {
 	most := r.Max
 	if !ordinary {
 		most += r.Max/8 + 8
@@ -194,7 +194,7 @@ func (r Room) check(t Table, calls []*Call, added int, ordinary bool) error {
 		return err
 	}
 	for _, c := range calls {
-		if _, found := t.Held(c.Key); c.Stores() && !found {
+		if _, found := t.Lookup(c.Key); c.Stores() && !found {
 			c.Err = ErrFull
 		}
 	}
@@ -203,14 +203,14 @@ func (r Room) check(t Table, calls []*Call, added int, ordinary bool) error {
 
 // make executes a checked call. Only the table can fail.
 func (c *Call) make(t Table) error {
-	held, found := t.Held(c.Key)
+	held, found := t.Lookup(c.Key)
 	switch c.Op {
 	case Put, Add, Swap:
 		return t.Set(c.Key, c.Value, c.TTL)
 	case Append:
 		ttl := c.TTL
 		if found {
-			ttl = max(ttl, t.Left(c.Key))
+			ttl = max(ttl, t.TTL(c.Key))
 		}
 		return t.Set(c.Key, slices.Concat(held, c.Value), ttl)
 	case Delete:

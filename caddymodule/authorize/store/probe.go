@@ -63,16 +63,16 @@ func CauseOf(err error) Cause {
 	return CauseFailed
 }
 
-// trialSize is the size of the entry of a [Try]: more than a page of a file.
+// trialSize is the size of the entry of a [Probe]: more than a page of a file.
 const trialSize = 8 << 10
 
-// Try tests whether a store accepts and deletes a new entry. Stores with further requirements, e.g.
+// Probe tests whether a store accepts and deletes a new entry. Stores with further requirements, e.g.
 // broadcasting changes, implement their own method Try.
-func Try(ctx context.Context, s Store) error {
+func Probe(ctx context.Context, s Store) error {
 	if own, ok := s.(interface {
-		Try(ctx context.Context) error
+		Probe(ctx context.Context) error
 	}); ok {
-		return own.Try(ctx)
+		return own.Probe(ctx)
 	}
 	key := "trial:" + rand.Text()
 	if err := s.Add(ctx, key, make([]byte, trialSize), time.Minute); err != nil {

@@ -22,7 +22,7 @@ type RecentList struct {
 
 // Add appends an item, executes other calls in the same step, and returns the items dropped to make room.
 func (l RecentList) Add(ctx context.Context, item string, calls ...*Call) (dropped []string, err error) {
-	calls = append(slices.Clip(calls), l.Adding(item))
+	calls = append(slices.Clip(calls), l.AddCall(item))
 	for ctx.Err() == nil {
 		err := l.Store.Do(ctx, calls...)
 		if !errors.Is(err, ErrTooLong) {
@@ -36,8 +36,8 @@ func (l RecentList) Add(ctx context.Context, item string, calls ...*Call) (dropp
 	return dropped, ctx.Err()
 }
 
-// Adding returns the call that appends an item. It fails with [ErrTooLong] if the list is full; see [RecentList.Fold].
-func (l RecentList) Adding(item string) *Call {
+// AddCall returns the call that appends an item. It fails with [ErrTooLong] if the list is full; see [RecentList.Fold].
+func (l RecentList) AddCall(item string) *Call {
 	return &Call{Op: Append, Key: l.Key, Value: []byte(item), Max: l.Max * len(item), TTL: l.TTL}
 }
 
@@ -118,10 +118,10 @@ func texts(chunks [][]byte) (items []string) {
 	return items
 }
 
-// Latest limits the entries of a kind per person, so that no person can fill a store. It is in memory,
+// PerUserLimit limits the entries of a kind per person, so that no person can fill a store. It is in memory,
 // because rewriting a [RecentList] with each code doubled the cost of ES256 code flows. Counts
 // restart after a reload and are per gateway.
-type Latest struct {
+type PerUserLimit struct {
 	max    int           // maximum per person
 	ttl    time.Duration // lifetime of an entry
 	mu     sync.Mutex
@@ -134,14 +134,14 @@ type latestEntry struct {
 	at   time.Time
 }
 
-// NewLatest returns a limit of most entries per person with the lifetime ttl.
-func NewLatest(most int, ttl time.Duration) *Latest {
-	return &Latest{max: most, ttl: ttl, people: make(map[string][]latestEntry), most: 1024}
+// NewPerUserLimit returns a limit of most entries per person with the lifetime ttl.
+func NewPerUserLimit(most int, ttl time.Duration) *PerUserLimit {
+	return &PerUserLimit{max: most, ttl: ttl, people: make(map[string][]latestEntry), most: 1024}
 }
 
-// Adding records a person's new entry with one or more keys. Beyond the limit it returns the calls
+// Record records a person's new entry with one or more keys. Beyond the limit it returns the calls
 // that delete the oldest entries.
-func (l *Latest) Adding(person string, keys ...string) (deleting []*Call) {
+func (l *PerUserLimit) Record(person string, keys ...string) (deleting []*Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	entries := l.unexpired(l.people[person])
@@ -160,7 +160,7 @@ func (l *Latest) Adding(person string, keys ...string) (deleting []*Call) {
 	return deleting
 }
 
-func (l *Latest) unexpired(entries []latestEntry) []latestEntry {
+func (l *PerUserLimit) unexpired(entries []latestEntry) []latestEntry {
 	lasts := func(e latestEntry) bool { return time.Since(e.at) < l.ttl }
 	i := slices.IndexFunc(entries, lasts)
 	if i < 0 {
@@ -170,7 +170,7 @@ func (l *Latest) unexpired(entries []latestEntry) []latestEntry {
 }
 
 // sweep drops people without unexpired entries if many people are recorded. The store's limit bounds the rest.
-func (l *Latest) sweep() {
+func (l *PerUserLimit) sweep() {
 	if len(l.people) < l.most {
 		return
 	}

@@ -11,17 +11,17 @@ import (
 func TestLatestAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLatest(200, time.Minute)
+		l := NewPerUserLimit(200, time.Minute)
 		for range 3 {
 			for range 200 {
-				if deleting := l.Adding("alice", "k"); deleting != nil {
+				if deleting := l.Record("alice", "k"); deleting != nil {
 					t.Fatalf("%v is too many", deleting)
 				}
 			}
 			time.Sleep(time.Minute)
 		}
 		for i := range 5000 {
-			l.Adding(strconv.Itoa(i), "k")
+			l.Record(strconv.Itoa(i), "k")
 			time.Sleep(time.Second)
 			if len(l.people) > 1024 {
 				t.Fatalf("%d people after %d", len(l.people), i)
@@ -36,9 +36,9 @@ func TestLatestAreForgotten(t *testing.T) {
 // Beyond the limit the oldest entry is deleted with all its keys.
 func TestLatestDeleteTheOldest(t *testing.T) {
 	t.Parallel()
-	l := NewLatest(20, time.Minute)
+	l := NewPerUserLimit(20, time.Minute)
 	for i := range 30 {
-		deleting := l.Adding("alice", "a"+strconv.Itoa(i), "b"+strconv.Itoa(i))
+		deleting := l.Record("alice", "a"+strconv.Itoa(i), "b"+strconv.Itoa(i))
 		want := strconv.Itoa(i - 20)
 		if many := i >= 20; many != (len(deleting) == 2) || many && (deleting[0].Key != "a"+want || deleting[1].Key != "b"+want) {
 			t.Errorf("entry %d takes the place of %v", i, deleting)

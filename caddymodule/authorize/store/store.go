@@ -71,8 +71,8 @@ func (o outage) Error() string { return string(o) }
 // LoggedElsewhere prevents logging of each request that fails due to an outage.
 func (outage) LoggedElsewhere() {}
 
-// Lost reports whether an error means that a concurrent change won.
-func Lost(err error) bool { return errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) }
+// IsConflict reports whether an error means that a concurrent change won.
+func IsConflict(err error) bool { return errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) }
 
 // Key returns the key of an entry without revealing the secret.
 func Key(kind, secret string) string {
@@ -139,8 +139,8 @@ type Step struct {
 	Calls []*Call // calls of one atomic step
 }
 
-// In returns the step of some calls in a store.
-func In(s Store, calls ...*Call) Step { return Step{s, calls} }
+// StepIn returns the step of some calls in a store.
+func StepIn(s Store, calls ...*Call) Step { return Step{s, calls} }
 
 // Values reads keys in one step; nil for absent keys.
 func Values(ctx context.Context, s Store, keys ...string) (values [][]byte, err error) {
@@ -148,7 +148,7 @@ func Values(ctx context.Context, s Store, keys ...string) (values [][]byte, err 
 	for i, key := range keys {
 		calls[i] = &Call{Op: Get, Key: key}
 	}
-	err = Do(ctx, In(s, calls...))
+	err = Do(ctx, StepIn(s, calls...))
 	for _, c := range calls {
 		values = append(values, c.Value)
 	}
@@ -156,7 +156,7 @@ func Values(ctx context.Context, s Store, keys ...string) (values [][]byte, err 
 }
 
 // Replacing returns the call that replaces a value as read (nil: absent). It fails after a
-// concurrent change; see [Lost].
+// concurrent change; see [IsConflict].
 func Replacing(key string, read, value []byte, ttl time.Duration) *Call {
 	if read == nil {
 		return &Call{Op: Add, Key: key, Value: value, TTL: ttl}
@@ -184,7 +184,7 @@ func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(
 		if value == nil || err != nil {
 			return err
 		}
-		if err = s.Do(ctx, append(slices.Clone(with), Replacing(key, read[0], value, ttl))...); !Lost(err) {
+		if err = s.Do(ctx, append(slices.Clone(with), Replacing(key, read[0], value, ttl))...); !IsConflict(err) {
 			return err
 		}
 	}
@@ -197,13 +197,13 @@ const Forever = 100 * 365 * 24 * time.Hour
 // maxRounds limits the attempts of [Retry].
 const maxRounds = 20
 
-var errBusy = errors.New("other gateways were quicker each time; try again")
+var errBusy = errors.New("too many conflicting changes by other gateways; try again")
 
-// Retry repeats a change while its error is [Lost], i.e. another gateway was faster. The change has
+// Retry repeats a change while its error is [IsConflict], i.e. another gateway was faster. The change has
 // to read again each time.
 func Retry(ctx context.Context, change func() error) error {
 	for range maxRounds {
-		if err := change(); !Lost(err) {
+		if err := change(); !IsConflict(err) {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -213,9 +213,9 @@ func Retry(ctx context.Context, change func() error) error {
 	return errBusy
 }
 
-// Once executes do unless that was recorded under key, and reports whether it did. It records execution afterwards: failures and
+// RunOnce executes do unless that was recorded under key, and reports whether it did. It records execution afterwards: failures and
 // lost responses can be retried, and concurrent calls may both execute do. With a full store, do may be executed again.
-func Once(ctx context.Context, s Store, key string, ttl time.Duration, do func() error) (first bool, err error) {
+func RunOnce(ctx context.Context, s Store, key string, ttl time.Duration, do func() error) (first bool, err error) {
 	if _, err := s.Get(ctx, key); !errors.Is(err, ErrNotFound) {
 		return false, err
 	}
@@ -252,32 +252,32 @@ func (c *Call) Removes() bool { return c.Op == Take || c.Op == Delete }
 // Stores reports whether a call leaves a value under its key.
 func (c *Call) Stores() bool { return c.Op == Put || c.Op == Add || c.Op == Swap || c.Op == Append }
 
-// Singly implements single calls by a [Store.Do], each as its own step. Implementations of [Store]
+// CallRunner implements single calls by a [Store.Do], each as its own step. Implementations of [Store]
 // embed it with their own Do.
-type Singly func(ctx context.Context, calls ...*Call) error
+type CallRunner func(ctx context.Context, calls ...*Call) error
 
 // Put implements [Store].
-func (do Singly) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+func (do CallRunner) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	return do(ctx, &Call{Op: Put, Key: key, Value: value, TTL: ttl})
 }
 
 // Add implements [Store].
-func (do Singly) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+func (do CallRunner) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	return do(ctx, &Call{Op: Add, Key: key, Value: value, TTL: ttl})
 }
 
 // Swap implements [Store].
-func (do Singly) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
+func (do CallRunner) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
 	return do(ctx, &Call{Op: Swap, Key: key, Old: old, Value: value, TTL: ttl})
 }
 
 // Append implements [Store].
-func (do Singly) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
+func (do CallRunner) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
 	return do(ctx, &Call{Op: Append, Key: key, Value: item, Max: most, TTL: ttl})
 }
 
 // Get implements [Store].
-func (do Singly) Get(ctx context.Context, key string) ([]byte, error) {
+func (do CallRunner) Get(ctx context.Context, key string) ([]byte, error) {
 	c := &Call{Op: Get, Key: key}
 	err := do(ctx, c)
 	if err == nil && c.Value == nil {
@@ -287,14 +287,14 @@ func (do Singly) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 // Take implements [Store].
-func (do Singly) Take(ctx context.Context, key string) ([]byte, error) {
+func (do CallRunner) Take(ctx context.Context, key string) ([]byte, error) {
 	c := &Call{Op: Take, Key: key}
 	err := do(ctx, c)
 	return c.Value, err
 }
 
 // Delete implements [Store].
-func (do Singly) Delete(ctx context.Context, key string) error {
+func (do CallRunner) Delete(ctx context.Context, key string) error {
 	return do(ctx, &Call{Op: Delete, Key: key})
 }
 
@@ -302,12 +302,12 @@ func (do Singly) Delete(ctx context.Context, key string) error {
 type Shared interface {
 	Store
 
-	// Follow reports the entries of followed kinds: first all existing entries, then each change by any
+	// Subscribe reports the entries of followed kinds: first all existing entries, then each change by any
 	// process, in order. About every second it also reports that nothing has changed. It returns when
 	// ctx ends or the store fails; the next call starts again with all entries. The followed kinds are
 	// set when the store is created; see [KindOf]. For entries with a lifetime above 49 hours, a store
 	// may initially report recent changes only, and for changes only the key.
-	Follow(ctx context.Context, tell func(Update)) error
+	Subscribe(ctx context.Context, tell func(Update)) error
 
 	// Now returns the time by the store's clock, estimated from its latest response. Gateways use
 	// it for times that they compare with each other.
@@ -316,11 +316,11 @@ type Shared interface {
 
 // An Update is a report of a [Shared] store to a follower.
 type Update struct {
-	Whole   bool     // entries not in Changes do not exist
+	IsComplete   bool     // entries not in Changes do not exist
 	Changes []Change // oldest first; may contain changes reported before
 
-	// Heard is the time of the query by this process's clock: all earlier changes have been reported.
-	Heard time.Time
+	// QueriedAt is the time of the query by this process's clock: all earlier changes have been reported.
+	QueriedAt time.Time
 }
 
 // A Change is the state of an entry after a change.
@@ -336,18 +336,18 @@ func KindOf(key string) string {
 	return kind
 }
 
-// clocked is implemented by shared stores and by every wrapper around one.
-type clocked interface{ Now() time.Time }
+// serverClock is implemented by shared stores and by every wrapper around one.
+type serverClock interface{ Now() time.Time }
 
 // IsShared reports whether several gateways may use a store at once.
 func IsShared(s Store) bool {
-	_, ok := s.(clocked)
+	_, ok := s.(serverClock)
 	return ok
 }
 
 // Now returns the time by the store's clock if it is shared, otherwise by this process's clock.
 func Now(s Store) time.Time {
-	if shared, ok := s.(clocked); ok {
+	if shared, ok := s.(serverClock); ok {
 		return shared.Now()
 	}
 	return time.Now()
@@ -376,13 +376,13 @@ type Copyable interface {
 // Outage is a period in which a gateway could not respond, because its store was unreachable or the gateway was not running.
 type Outage struct {
 	Began time.Time // start; zero: unknown, all time before Over counts
-	Over  time.Time // end; zero: no outage
+	EndedAt  time.Time // end; zero: no outage
 }
 
-// Near reports whether the response to an event at a time may have been lost in the outage: the
+// MayAffect reports whether the response to an event at a time may have been lost in the outage: the
 // event happened in the outage or less than while before it.
-func (o Outage) Near(at time.Time, while time.Duration) bool {
-	return !at.After(o.Over) && at.After(o.Began.Add(-while))
+func (o Outage) MayAffect(at time.Time, while time.Duration) bool {
+	return !at.After(o.EndedAt) && at.After(o.Began.Add(-while))
 }
 
 // A shared store broadcasts changes of the kinds of entries that most requests read (see [KindOf]),
@@ -396,11 +396,11 @@ var (
 	// broadcast: federated accounts, and clients that registered themselves.
 	CachedKinds = []string{"account", "kept-account", "client"}
 
-	// EndingKinds are the kinds that a full store still accepts, so that logout and revocation
+	// RevocationKinds are the kinds that a full store still accepts, so that logout and revocation
 	// always work: revocations, and the lists that limit them per person.
-	EndingKinds = []string{"revoked", "cutoff", "revocations", "ended-sessions"}
+	RevocationKinds = []string{"revoked", "cutoff", "revocations", "ended-sessions"}
 
-	// UnboundedKinds are the kinds that a full shared store still accepts: EndingKinds and the
+	// UnboundedKinds are the kinds that a full shared store still accepts: RevocationKinds and the
 	// fixed number of counters of wrong secrets.
-	UnboundedKinds = append(slices.Clone(EndingKinds), "lockout")
+	UnboundedKinds = append(slices.Clone(RevocationKinds), "lockout")
 )

@@ -124,7 +124,7 @@ func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, ap
 	cutoff, err := as.revocations.LatestCutoff(ctx, revocation.Binding{
 		User: user, ClientID: known.ClientID, ByConsent: app.Client.RequiresConsent(), ShortLived: true,
 	})
-	if err != nil || !as.index.lasts(known.Used, cutoff) {
+	if err != nil || !as.index.mayBeValid(known.Used, cutoff) {
 		return err
 	}
 	for _, sid := range known.Sessions {
@@ -135,7 +135,7 @@ func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, ap
 		if stored != nil {
 			app.add(known.Scope, known.Since, known.Used)
 			for _, p := range known.Patients {
-				if as.index.lasts(p.Used, cutoff) {
+				if as.index.mayBeValid(p.Used, cutoff) {
 					app.addRecords(p.ID, p.Since, time.Time{})
 				}
 			}
@@ -187,7 +187,7 @@ func (as *Apps) addConsent(ctx context.Context, user string, app *App) error {
 		return err
 	}
 	for _, a := range all.Approvals {
-		if given := a.Given(); len(given) > 0 && !a.Declined {
+		if given := a.GrantedScopes(); len(given) > 0 && !a.Declined {
 			app.Allowed = true
 			app.add(given, a.At, time.Time{})
 			until := a.Ends()
@@ -270,10 +270,10 @@ func (ix *appIndex) withGrant(apps []indexedApp, g *Grant, cutoff time.Time) ([]
 	i := slices.IndexFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID })
 	if i >= 0 {
 		known := apps[i]
-		if known.tells(g, cutoff) {
+		if known.coversGrant(g, cutoff) {
 			return apps, false
 		}
-		if ix.lasts(known.Used, cutoff) {
+		if ix.mayBeValid(known.Used, cutoff) {
 			app.Since = known.Since
 		}
 		app.Patients = ix.patients(known.Patients, g, cutoff)
@@ -292,8 +292,8 @@ func bounded(apps []indexedApp) []indexedApp {
 	return append(slices.Clip(apps[:maxApps-1]), indexedApp{})
 }
 
-// lacksSome reports whether a list is truncated.
-func lacksSome(apps []indexedApp) bool {
+// isTruncated reports whether a list is truncated.
+func isTruncated(apps []indexedApp) bool {
 	return slices.ContainsFunc(apps, func(a indexedApp) bool { return a.ClientID == "" })
 }
 
@@ -305,7 +305,7 @@ func (ix *appIndex) patients(known []indexedPatient, g *Grant, cutoff time.Time)
 	list := []indexedPatient{{g.patient(), g.GrantedAt, g.GrantedAt}}
 	for _, p := range known {
 		switch {
-		case !ix.lasts(p.Used, cutoff) || len(list) == maxAppPatients:
+		case !ix.mayBeValid(p.Used, cutoff) || len(list) == maxAppPatients:
 		case p.ID == g.patient():
 			list[0].Since = p.Since
 		default:
@@ -323,14 +323,14 @@ func clientsOf(apps []indexedApp) (ids []string) {
 	return ids
 }
 
-// tells reports whether the entry already covers a new grant.
-func (a *indexedApp) tells(g *Grant, cutoff time.Time) bool {
+// coversGrant reports whether the entry already covers a new grant.
+func (a *indexedApp) coversGrant(g *Grant, cutoff time.Time) bool {
 	knows := func(p indexedPatient) bool { return p.ID == g.patient() && g.GrantedAt.Sub(p.Used) < appPrecision }
 	return g.GrantedAt.Sub(a.Used) < appPrecision && (g.patient() == "" || slices.ContainsFunc(a.Patients, knows)) && a.Used.After(cutoff) && slices.Equal(a.Scope, g.Scope) && slices.Contains(a.Sessions, g.Session)
 }
 
-// lasts reports whether a grant without refresh token may still be valid.
-func (ix *appIndex) lasts(used, cutoff time.Time) bool {
+// mayBeValid reports whether a grant without refresh token may still be valid.
+func (ix *appIndex) mayBeValid(used, cutoff time.Time) bool {
 	return used.After(cutoff) && store.Since(ix.durable, used) < ix.lasting+appPrecision
 }
 

@@ -21,7 +21,7 @@ type Codes struct {
 	lifetime    time.Duration
 	store       store.Store
 	durable     store.Store
-	recent      *store.Latest
+	recent      *store.PerUserLimit
 	grants      *Grants
 	families    *families
 	revocations *revocation.Revocations
@@ -36,8 +36,8 @@ func (cs *Codes) Issue(g *Grant) (code string, step store.Step, err error) {
 	}
 	code = oauth2.RandomToken()
 	key := store.Key("code", code)
-	calls := append(cs.recent.Adding(g.User, key, revocation.UsedCodeKey(g.Family)), &store.Call{Op: store.Add, Key: key, Value: value, TTL: cs.lifetime})
-	return code, store.In(cs.store, calls...), nil
+	calls := append(cs.recent.Record(g.User, key, revocation.UsedCodeKey(g.Family)), &store.Call{Op: store.Add, Key: key, Value: value, TTL: cs.lifetime})
+	return code, store.StepIn(cs.store, calls...), nil
 }
 
 // redeemable returns the grant of a code after all checks that need no write. It checks the entire
@@ -77,7 +77,7 @@ func (cs *Codes) redeem(ctx context.Context, client *client.Client, g *Grant, st
 	for err == nil {
 		mark := &store.Call{Op: store.Add, Key: revocation.UsedCodeKey(g.Family), Value: revocation.CodeRedeemed, TTL: cs.lifetime}
 		consent := cs.grants.readingConsent(g, client)
-		err = store.Do(ctx, store.In(cs.durable, append(start.calls(), consent...)...), store.In(cs.store, mark), check.Step())
+		err = store.Do(ctx, store.StepIn(cs.durable, append(start.calls(), consent...)...), store.StepIn(cs.store, mark), check.Step())
 		switch {
 		case err == nil:
 			return cs.confirm(ctx, client, g, check, consent)
@@ -94,7 +94,7 @@ func (cs *Codes) redeem(ctx context.Context, client *client.Client, g *Grant, st
 
 // confirm rejects a code if its grant was revoked before redemption, and removes the stored family.
 func (cs *Codes) confirm(ctx context.Context, client *client.Client, g *Grant, check *revocation.Check, consent []*store.Call) error {
-	void, err := check.Void(g.GrantedAt)
+	void, err := check.IsRevoked(g.GrantedAt)
 	if err == nil && void {
 		err = errEndedCode
 	}
@@ -113,7 +113,7 @@ func (cs *Codes) revokeReplayed(ctx context.Context, g *Grant) error {
 	err := cs.families.revoke(ctx, g)
 	cs.trail.Record(ctx, audit.Event{Kind: audit.Revocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
 	if err != nil {
-		return fmt.Errorf("revoking what a code gave that was used twice: %w", err)
+		return fmt.Errorf("revoking the tokens of a replayed code: %w", err)
 	}
 	return errInvalidCode
 }

@@ -60,7 +60,7 @@ func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	event := audit.Event{Kind: audit.Token, Grant: p.Get("grant_type"), Err: err}
 	if err != nil {
-		e.Trail.RecordRefusal(r, event)
+		e.Trail.RecordRejection(r, event)
 		e.WriteError(w, r, err)
 		return
 	}
@@ -153,7 +153,7 @@ var grantTypes = []grantType{authorizationCode, implicit, clientCredentials, ref
 // the discovery document.
 var implicit = grantType{rules: client.GrantType{
 	Name: "implicit",
-	Offered: func(c *client.Client) bool {
+	IsUsable: func(c *client.Client) bool {
 		return slices.ContainsFunc(c.ResponseTypes, func(t string) bool { return t != "code" })
 	},
 }}
@@ -231,7 +231,7 @@ func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.
 // refreshToken is the refresh token grant (RFC 6749 §6).
 var refreshToken = grantType{
 	rules: client.GrantType{
-		Name: refreshGrant, Registrable: true, Allows: usesCodes, Offered: (*client.Client).CanRefresh,
+		Name: refreshGrant, Registrable: true, Allows: usesCodes, IsUsable: (*client.Client).CanRefresh,
 	},
 	exchange: (*tokenEndpoint).exchangeRefreshToken,
 	client: func(e *tokenEndpoint, ctx context.Context, p oauth2.Parameters) (*client.Client, error) {

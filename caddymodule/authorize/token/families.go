@@ -80,7 +80,7 @@ func (fs *families) find(ctx context.Context, token string) (*refreshFamily, []b
 // client first, so that requests of other clients have no effect.
 func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *client.Client, token, asked string) (*Grant, error) {
 	if f.Grant.ClientID != client.ID {
-		return nil, oauth2.InvalidGrant("the refresh token was given to another client")
+		return nil, oauth2.InvalidGrant("the refresh token was issued to another client")
 	}
 	switch fs.state(f, token) {
 	case unknownToken:
@@ -92,7 +92,7 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 		return nil, err
 	}
 	// Revalidation first, because the provider's response updates the user.
-	if err := fs.sessions.SignIns.Refreshes(ctx, f.Grant.Session, f.Grant.Provider, f.Grant.Asked); err != nil {
+	if err := fs.sessions.SignIns.CheckRefresh(ctx, f.Grant.Session, f.Grant.Provider, f.Grant.RequiresRevalidation); err != nil {
 		return nil, err
 	}
 	if err := fs.checkGrant(ctx, f, client); err != nil {
@@ -116,8 +116,8 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 func (fs *families) state(f *refreshFamily, token string) tokenState {
 	age := fs.now().Sub(f.IssuedAt)
 	for _, o := range fs.Outages() {
-		if o.Near(f.IssuedAt, fs.RefreshGrace) {
-			age = min(age, time.Since(o.Over))
+		if o.MayAffect(f.IssuedAt, fs.RefreshGrace) {
+			age = min(age, time.Since(o.EndedAt))
 		}
 	}
 	return f.state(token, fs.RefreshGrace > 0 && age < fs.RefreshGrace)
@@ -128,7 +128,7 @@ func (fs *families) revokeReplayed(ctx context.Context, f *refreshFamily) error 
 	err := fs.revoke(ctx, g)
 	fs.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: g.User, ClientID: g.ClientID, Scope: g.ScopeText(), Grant: refreshGrant, Reason: "a refresh token was used twice", Err: err})
 	if err != nil {
-		return fmt.Errorf("revoking what a refresh token gave that was used twice: %w", err)
+		return fmt.Errorf("revoking the tokens of a replayed refresh token: %w", err)
 	}
 	return errInvalidRefreshToken
 }
@@ -175,7 +175,7 @@ func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.
 	if err != nil {
 		return nil, err
 	}
-	fs.clients.Note(ctx, f.Grant.ClientID)
+	fs.clients.RecordClient(ctx, f.Grant.ClientID)
 	found, err := fs.clients.Find(ctx, f.Grant.ClientID)
 	if err == nil && (found == nil || !found.Public()) {
 		err = client.ErrNoClientID
@@ -215,7 +215,7 @@ func (fs *families) keysOf(ctx context.Context, user, clientID string) ([]string
 	switch {
 	case err != nil:
 		return nil, err
-	case lacksSome(apps):
+	case isTruncated(apps):
 		return fs.durable.List(ctx, familyKey(""))
 	}
 	return fs.listed(ctx, user, clientsOf(apps))
@@ -417,7 +417,7 @@ func (s *familyStart) calls() []*store.Call {
 	if s == nil {
 		return nil
 	}
-	return []*store.Call{s.list.Adding(s.id), {Op: store.Put, Key: familyKey(s.id), Value: s.value, TTL: s.ttl}}
+	return []*store.Call{s.list.AddCall(s.id), {Op: store.Put, Key: familyKey(s.id), Value: s.value, TTL: s.ttl}}
 }
 
 // makeRoom removes the user's oldest grants to the client.
@@ -426,7 +426,7 @@ func (s *familyStart) makeRoom(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return store.Do(ctx, store.In(s.families.durable, store.Deleting(familyKeys(dropped)...)...))
+	return store.Do(ctx, store.StepIn(s.families.durable, store.Deleting(familyKeys(dropped)...)...))
 }
 
 // drop removes a family after its code could not be redeemed. If codes and families share a store, the
@@ -445,7 +445,7 @@ func (s *familyStart) drop(ctx context.Context, codes store.Store) {
 	}
 	if err != nil && !errors.Is(err, store.ErrChanged) {
 		// The token was never sent, and the family expires.
-		s.families.logger.WarnContext(ctx, "a refresh token that was not given out stays stored", "error", err)
+		s.families.logger.WarnContext(ctx, "unsent refresh token not deleted", "error", err)
 	}
 }
 
@@ -462,9 +462,9 @@ func (fs *families) start(ctx context.Context, g *Grant) (*familyStart, error) {
 	lifetime = g.bounded(lifetime)
 	f := &refreshFamily{Grant: g, Key: oauth2.RandomBytes(32), Expiry: now.Add(lifetime)}
 	start := &familyStart{families: fs, token: f.first(now), id: g.Family, list: fs.list(ctx, g.User, g.ClientID)}
-	err := fs.accounts.Keep(ctx, g.User, g.Provider, g.Subject, lifetime)
+	err := fs.accounts.ExtendLifetime(ctx, g.User, g.Provider, g.Subject, lifetime)
 	if err == nil && !g.online() {
-		g.Asked, err = fs.sessions.SignIns.Keep(ctx, g.Session, g.Provider, lifetime)
+		g.RequiresRevalidation, err = fs.sessions.SignIns.ExtendLifetime(ctx, g.Session, g.Provider, lifetime)
 	}
 	if err == nil {
 		start.value, err = store.ToJSON(f)
@@ -513,14 +513,14 @@ func (r *rotation) do(ctx context.Context, revocable string) (err error) {
 	}
 	r.consent = r.families.grants.readingConsent(g, r.client)
 	if g.online() {
-		r.session = []*store.Call{session.Reading(g.Session)}
+		r.session = []*store.Call{session.ExistsCall(g.Session)}
 	}
 	var calls []*store.Call
 	if r.value != nil {
 		calls = append(calls, r.replacing(r.stored, r.value))
 	}
 	calls = append(append(calls, r.consent...), r.session...)
-	if err := store.Do(ctx, r.check.Step(), store.In(r.families.durable, calls...)); err != nil {
+	if err := store.Do(ctx, r.check.Step(), store.StepIn(r.families.durable, calls...)); err != nil {
 		return err
 	}
 	return r.confirm(ctx)
@@ -539,7 +539,7 @@ func (r *rotation) replacing(old, value []byte) *store.Call {
 func (r *rotation) confirm(ctx context.Context) error {
 	durable, g := r.families.durable, r.family.Grant
 	undoing := context.WithoutCancel(ctx)
-	void, err := r.check.Void(g.GrantedAt)
+	void, err := r.check.IsRevoked(g.GrantedAt)
 	switch {
 	case err != nil:
 		return err
@@ -551,7 +551,7 @@ func (r *rotation) confirm(ctx context.Context) error {
 	err = r.families.grants.checkReadConsent(g, r.client, r.consent)
 	if err != nil && r.value != nil {
 		undone := durable.Do(undoing, r.replacing(r.value, r.stored))
-		if !store.Lost(undone) {
+		if !store.IsConflict(undone) {
 			err = errors.Join(err, undone)
 		}
 	}

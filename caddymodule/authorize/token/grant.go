@@ -31,7 +31,7 @@ type Grant struct {
 	User           string            `json:"user"`                     // sub of the user
 	SignedInAt     time.Time         `json:"signed_in_at"`             // auth_time
 	GrantedAt      time.Time         `json:"at"`                       // grant time, compared with revocation cutoffs
-	Until          time.Time         `json:"until,omitzero"`           // expiry chosen by the person; zero means none
+	ExpiresAt          time.Time         `json:"until,omitzero"`           // expiry chosen by the person; zero means none
 	Session        string            `json:"session,omitempty"`        // sid of the session
 	AMR            []string          `json:"amr,omitempty"`            // authentication methods of the sign-in (RFC 8176)
 	Provider       string            `json:"provider,omitempty"`       // key of the identity provider; "" for local users
@@ -45,14 +45,14 @@ type Grant struct {
 	Launch   *launch.Context `json:"launch,omitempty"`
 	Launcher string          `json:"launcher,omitempty"` // client that named the patient; "" if the person chose it
 
-	// About is the patient named on the consent page, even if the person granted no access to the patient's records.
-	About string `json:"about,omitempty"`
+	// ConsentPatient is the patient named on the consent page, even if the person granted no access to the patient's records.
+	ConsentPatient string `json:"about,omitempty"`
 
 	// ShortTokens limits access tokens to [shortLifetime], so that developers can test how their app handles expiry.
 	ShortTokens bool `json:"short_tokens,omitempty"`
 
-	// Asked requires revalidation of the sign-in at the identity provider on refresh.
-	Asked bool `json:"revalidated,omitempty"`
+	// RequiresRevalidation requires revalidation of the sign-in at the identity provider on refresh.
+	RequiresRevalidation bool `json:"revalidated,omitempty"`
 
 	own bool // the patient is the user's only one; set by [Grants.checkAllowed]
 
@@ -79,7 +79,7 @@ func (g *Grant) isRelated(user *people.User) bool {
 func (g *Grant) check(client *client.Client, p oauth2.Parameters) error {
 	switch {
 	case g.ClientID != client.ID:
-		return oauth2.InvalidGrant("the code was given to another client")
+		return oauth2.InvalidGrant("the code was issued to another client")
 	case p.Get("redirect_uri") == "":
 		return oauth2.InvalidRequest("redirect_uri is missing")
 	case p.Get("redirect_uri") != g.RedirectURI:
@@ -93,10 +93,10 @@ func (g *Grant) bounded(lifetime time.Duration) time.Duration {
 	if g.ShortTokens {
 		lifetime = min(lifetime, shortLifetime)
 	}
-	if g.Until.IsZero() {
+	if g.ExpiresAt.IsZero() {
 		return lifetime
 	}
-	return min(lifetime, time.Until(g.Until))
+	return min(lifetime, time.Until(g.ExpiresAt))
 }
 
 // binding returns the binding of the grant's refresh and access tokens.
@@ -106,8 +106,8 @@ func (g *Grant) binding() revocation.Binding {
 
 // patient returns the patient of the grant, or "".
 func (g *Grant) patient() string {
-	if g.About != "" || g.Launch == nil {
-		return g.About
+	if g.ConsentPatient != "" || g.Launch == nil {
+		return g.ConsentPatient
 	}
 	return g.Launch.Patient
 }
@@ -145,8 +145,8 @@ func (gs *Grants) Confirm(ctx context.Context, g *Grant) (noting store.Step, err
 	if err != nil {
 		return noting, err
 	}
-	active, participant, apps := session.Reading(g.Session), gs.sessions.Participants.Reading(g.Session, g.ClientID), gs.apps.getCall(g.User)
-	if err := store.Do(ctx, check.Step(), store.In(gs.sessions.Durable, active, participant, apps)); err != nil {
+	active, participant, apps := session.ExistsCall(g.Session), gs.sessions.Participants.ReadCall(g.Session, g.ClientID), gs.apps.getCall(g.User)
+	if err := store.Do(ctx, check.Step(), store.StepIn(gs.sessions.Durable, active, participant, apps)); err != nil {
 		return noting, err
 	}
 	if active.Value == nil {
@@ -158,7 +158,7 @@ func (gs *Grants) Confirm(ctx context.Context, g *Grant) (noting store.Step, err
 	}
 	g.GrantedAt = revocation.DateAfter(now, cutoff)
 	calls, err := gs.apps.addCalls(g, cutoff, apps)
-	return store.In(gs.sessions.Durable, append(calls, gs.sessions.Participants.Adding(participant, g.Has("openid"))...)...), err
+	return store.StepIn(gs.sessions.Durable, append(calls, gs.sessions.Participants.AddCalls(participant, g.Has("openid"))...)...), err
 }
 
 // user returns the user of a grant. The error is invalid_grant if the user was removed or disabled,
@@ -169,14 +169,14 @@ func (gs *Grants) user(ctx context.Context, g *Grant) (*people.User, error) {
 		return nil, err
 	}
 	if user == nil {
-		return nil, oauth2.InvalidGrant("the user is no longer known")
+		return nil, oauth2.InvalidGrant("the user no longer exists")
 	}
 	unlinked, err := gs.accounts.Unlinked(ctx, user, g.Provider, g.Subject)
 	if err != nil {
 		return nil, err
 	}
 	if unlinked {
-		return nil, oauth2.InvalidGrant("the user can no longer come the way that they did")
+		return nil, oauth2.InvalidGrant("the user can no longer sign in with this sign-in method")
 	}
 	if credential := user.Credential(); !bytes.Equal(credential[:], g.Credential) {
 		return nil, oauth2.InvalidGrant("the user has another password since")
@@ -208,9 +208,9 @@ func (gs *Grants) checkRelationship(ctx context.Context, g *Grant) error {
 // limit narrows a grant to the user's current scope limits and checks the patient.
 func (gs *Grants) limit(ctx context.Context, g *Grant, user *people.User) error {
 	if g.Scope = gs.accounts.ScopeLimits.Narrow(user.Attributes(), g.Scope); len(g.Scope) == 0 {
-		return oauth2.InvalidGrant("the user may have nothing of the scope any longer")
+		return oauth2.InvalidGrant("the user is no longer permitted any of the granted scopes")
 	}
-	audit.NoteGrant(ctx, g.ClientID, g.User, g.Scope)
+	audit.RecordGrant(ctx, g.ClientID, g.User, g.Scope)
 	return gs.checkPatient(ctx, g, user)
 }
 
@@ -231,10 +231,10 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 	}
 	g.Generation = client.Generation // generation to which the grant's tokens are bound
 	if again, err := client.GrantScope(g.ScopeText()); err != nil || !slices.Equal(again, g.Scope) {
-		return oauth2.InvalidGrant("the client may no longer have what it was granted")
+		return oauth2.InvalidGrant("the client is no longer permitted the granted scope")
 	}
-	if !gs.accounts.Ways(client.IdentityProviders).Has(g.Provider) {
-		return oauth2.InvalidGrant("the client no longer allows the way that the person signed in")
+	if !gs.accounts.SignInMethods(client.IdentityProviders).Has(g.Provider) {
+		return oauth2.InvalidGrant("the client no longer permits this sign-in method")
 	}
 	if !oauth2.MeetsACR(oauth2.ACR(g.AMR, g.Provider), client.ACR) {
 		return oauth2.InvalidGrant("the client now requires a further factor")
@@ -243,7 +243,7 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 	if err != nil {
 		return err
 	}
-	g.own = g.patient() != "" && user.Person().Own() == g.patient()
+	g.own = g.patient() != "" && user.Person().OwnPatientID() == g.patient()
 	given, err := gs.consent(ctx, g, client)
 	if err == nil {
 		err = checkConsent(g, client, given)
@@ -268,7 +268,7 @@ func (gs *Grants) readingConsent(g *Grant, c *client.Client) []*store.Call {
 	if c.Consent == client.ConsentSkip {
 		return nil
 	}
-	return []*store.Call{gs.consents.Reading(g.User, c.ID)}
+	return []*store.Call{gs.consents.ReadCall(g.User, c.ID)}
 }
 
 // checkReadConsent rejects a grant if its consent was no longer valid when reread in a step.
@@ -276,7 +276,7 @@ func (gs *Grants) checkReadConsent(g *Grant, client *client.Client, read []*stor
 	if read == nil {
 		return nil
 	}
-	given, err := gs.consents.Read(read[0])
+	given, err := gs.consents.FromCall(read[0])
 	if err != nil {
 		return err
 	}
@@ -286,12 +286,12 @@ func (gs *Grants) checkReadConsent(g *Grant, client *client.Client, read []*stor
 // checkConsent rejects a grant without a valid consent if the client requires one, and a grant of
 // which the person has since refused a part.
 func checkConsent(g *Grant, client *client.Client, all *consent.Consent) error {
-	given := all.About(consent.About{Patient: g.patient(), Own: g.own})
+	given := all.ApprovalFor(consent.Subject{Patient: g.patient(), IsOnlyPatient: g.own})
 	switch {
 	case given == nil && !client.RequiresConsent():
 		return nil
 	case given == nil, client.RequiresConsent() && !given.Covers(g.Scope), !given.Permits(strings.Fields(g.RequestedScope), g.Scope):
-		return oauth2.InvalidGrant("the person's consent has ended")
+		return oauth2.InvalidGrant("the user's consent was withdrawn or has expired")
 	}
 	return nil
 }

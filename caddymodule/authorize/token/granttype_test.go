@@ -32,7 +32,7 @@ func TestEmptyGrantType(t *testing.T) {
 func TestNobodyEndsNothing(t *testing.T) {
 	t.Parallel()
 	for _, clientID := range []string{"", "app"} {
-		if err := new(Revoker).EndApps(t.Context(), "", clientID); !errors.Is(err, ErrUnknownHolder) {
+		if err := new(Revoker).EndApps(t.Context(), "", clientID); !errors.Is(err, ErrUnknownPrincipal) {
 			t.Errorf("%q: %v", clientID, err)
 		}
 	}

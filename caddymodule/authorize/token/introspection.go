@@ -70,7 +70,7 @@ func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Reques
 	case t.family != nil:
 		return e.introspectRefreshToken(r.Context(), t)
 	}
-	if opens, err := e.families.grants.opensRecord(r.Context(), t.access); !opens || err != nil {
+	if opens, err := e.families.grants.hasPatientAccess(r.Context(), t.access); !opens || err != nil {
 		return new(introspection), err
 	}
 	return &introspection{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
@@ -92,7 +92,7 @@ func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) 
 	}
 	client, err := e.authenticator.Authenticate(r, p)
 	if err == nil && client.Public() {
-		err = oauth2.InvalidClient("introspection is for clients that prove who they are: with a secret, a key or an access token")
+		err = oauth2.InvalidClient("introspection requires an authenticated client: use a secret, a key or an access token")
 	}
 	return client, err
 }
@@ -117,9 +117,9 @@ func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *i
 	}, err
 }
 
-// opensRecord reports whether an access token still gives access to its patient: false if the user
+// hasPatientAccess reports whether an access token still gives access to its patient: false if the user
 // no longer acts for the chosen patient, according to the FHIR server.
-func (gs *Grants) opensRecord(ctx context.Context, t *accessTokenClaims) (bool, error) {
+func (gs *Grants) hasPatientAccess(ctx context.Context, t *accessTokenClaims) (bool, error) {
 	if !t.Related || t.Context == nil {
 		return true, nil
 	}

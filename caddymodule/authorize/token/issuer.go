@@ -86,7 +86,7 @@ type Issuer struct {
 // Issue issues an access token of the given lifetime for a person's grant, and an ID token if the scope
 // includes openid. The error is invalid_grant if the grant was revoked or the user may no longer have it.
 func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*Issued, error) {
-	audit.NoteGrant(ctx, g.ClientID, g.User, g.Scope)
+	audit.RecordGrant(ctx, g.ClientID, g.User, g.Scope)
 	user, err := i.grants.user(ctx, g)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 	if revocation.IsCutOff(g.GrantedAt, cutoff) {
 		return nil, oauth2.InvalidGrant("the grant was revoked")
 	}
-	dated, err := i.dating(ctx, g, cutoff)
+	dated, err := i.issueTime(ctx, g, cutoff)
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +123,9 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 	return t, err
 }
 
-// dating returns the issue time encoded in the jti: not before the grant, which is later than all
+// issueTime returns the issue time encoded in the jti: not before the grant, which is later than all
 // cutoffs at its time, and later than all known cutoffs.
-func (i *Issuer) dating(ctx context.Context, g *Grant, cutoff time.Time) (time.Time, error) {
+func (i *Issuer) issueTime(ctx context.Context, g *Grant, cutoff time.Time) (time.Time, error) {
 	byConsent, err := i.revocations.LatestCutoff(ctx, revocation.Binding{User: g.User, ClientID: g.ClientID, ByConsent: true})
 	at := revocation.DateAfter(revocation.DateAfter(i.revocations.Now(), cutoff), byConsent)
 	if at.Before(g.GrantedAt) {
@@ -147,7 +147,7 @@ func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, 
 		return "", err
 	}
 	if app == nil {
-		return "", oauth2.InvalidGrant("the client is no longer known")
+		return "", oauth2.InvalidGrant("the client no longer exists")
 	}
 	names := g.IDTokenClaims
 	if app.HasCompat(client.IDTokenClaims) {
@@ -183,7 +183,7 @@ func withClaims(claims any, more map[string]any) (any, error) {
 
 // issueToClient issues an access token to a backend service (RFC 6749 §4.4). Its sub is the client_id (RFC 9068 §2.2).
 func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope []string) (*Issued, error) {
-	audit.NoteGrant(ctx, client.ID, "", scope)
+	audit.RecordGrant(ctx, client.ID, "", scope)
 	now, lifetime := time.Now(), min(i.AccessTokenLifetime, clientTokenLifetime)
 	dated, err := i.clientDating(ctx, client)
 	if err != nil {

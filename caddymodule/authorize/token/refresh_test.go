@@ -609,7 +609,7 @@ func TestGraceAfterOutage(t *testing.T) {
 				}))
 				first := b.Tokens(authorizetest.OfflineAccess(nil)).Refresh
 				lost := b.Refresh(first, nil).Refresh
-				if outage.Over = time.Now().Add(tt.down); tt.began != 0 {
+				if outage.EndedAt = time.Now().Add(tt.down); tt.began != 0 {
 					outage.Began = time.Now().Add(tt.began)
 				}
 				time.Sleep(tt.down + tt.later)

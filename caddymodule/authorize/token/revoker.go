@@ -26,8 +26,8 @@ type RevokedGrants struct {
 	Consents      int `json:"consents"`       // deleted consents; the next request asks again
 }
 
-// ErrUnknownHolder means that the user or client does not exist and that nothing was revoked.
-var ErrUnknownHolder = errors.New("no such user or client, and nothing was given to them")
+// ErrUnknownPrincipal means that the user or client does not exist and that nothing was revoked.
+var ErrUnknownPrincipal = errors.New("user or client not found, and no grants exist for it")
 
 // Revoker revokes grants on behalf of operators and users.
 type Revoker struct {
@@ -47,7 +47,7 @@ type Revoker struct {
 // client, or all of the pair if both are given. Without a client, the user's sessions end too. With
 // a client, sessions continue and the client receives a back-channel logout (OpenID Connect
 // Back-Channel Logout 1.0). Later grants are unaffected. After an error, completed revocations
-// remain, and the call can be repeated. The error is [ErrUnknownHolder] if nothing was revoked and
+// remain, and the call can be repeated. The error is [ErrUnknownPrincipal] if nothing was revoked and
 // the user or client does not exist.
 func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (RevokedGrants, error) {
 	var revoked RevokedGrants
@@ -62,10 +62,10 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 	return revoked, err
 }
 
-// EndPerson calls [Revoker.RevokeGrants] for all grants of a user, with a reason for the audit log.
-func (r *Revoker) EndPerson(ctx context.Context, user, reason string) error {
+// RevokeUserGrants calls [Revoker.RevokeGrants] for all grants of a user, with a reason for the audit log.
+func (r *Revoker) RevokeUserGrants(ctx context.Context, user, reason string) error {
 	if user == "" { // would mean all users
-		return ErrUnknownHolder
+		return ErrUnknownPrincipal
 	}
 	err := r.revokeGrants(ctx, user, "", false, new(RevokedGrants))
 	r.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: user, Reason: reason, Err: err})
@@ -118,7 +118,7 @@ func (r *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (de
 // [Revoker.RevokeGrants]. The user stays signed in.
 func (r *Revoker) EndApps(ctx context.Context, user, clientID string) error {
 	if user == "" { // would mean all users
-		return ErrUnknownHolder
+		return ErrUnknownPrincipal
 	}
 	leave, err := r.turns.Enter(ctx, user)
 	if err != nil {
@@ -151,14 +151,14 @@ func (r *Revoker) checkKnown(ctx context.Context, user, clientID string) error {
 		return err
 	}
 	if clientID != "" && client == nil || user != "" && person == nil && r.accounts.Directory.User(user) == nil {
-		return ErrUnknownHolder
+		return ErrUnknownPrincipal
 	}
 	return nil
 }
 
-// EndSignIn revokes everything issued from a sign-in at an identity provider: the session, unless
+// RevokeSignIn revokes everything issued from a sign-in at an identity provider: the session, unless
 // the user has since signed in to it another way, and grants that outlive the session. Idempotent.
-func (r *Revoker) EndSignIn(ctx context.Context, s revalidation.SignIn) error {
+func (r *Revoker) RevokeSignIn(ctx context.Context, s revalidation.SignIn) error {
 	stored, err := r.sessions.Find(ctx, s.SID)
 	switch {
 	case err == nil && stored == nil: // access tokens of the ended session may still be valid
@@ -208,7 +208,7 @@ type revocationEndpoint struct {
 // serve reports success for invalid tokens too (RFC 7009 §2.2).
 func (e *revocationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	if err := e.revokeToken(w, r); err != nil {
-		e.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
+		e.Trail.RecordRejection(r, audit.Event{Kind: audit.Revocation, Err: err})
 		e.WriteError(w, r, err)
 		return
 	}

@@ -79,7 +79,7 @@ func New(c Config) *Tokens {
 		index: apps, families: t.families, consents: c.Consents, clients: c.Authenticator.Clients, sessions: c.Sessions, revocations: c.Revocations,
 	}
 	t.Codes = &Codes{
-		lifetime: c.Lifetimes.Code, store: c.Store, durable: c.Durable, recent: store.NewLatest(maxCodes, c.Lifetimes.Code),
+		lifetime: c.Lifetimes.Code, store: c.Store, durable: c.Durable, recent: store.NewPerUserLimit(maxCodes, c.Lifetimes.Code),
 		grants: t.Grants, families: t.families, revocations: c.Revocations, trail: c.Trail,
 	}
 	t.addEndpoints(&c)

@@ -117,7 +117,7 @@ func (e *userinfoEndpoint) tokenClaims(ctx context.Context, raw string) (*access
 	case err != nil:
 		return nil, err
 	}
-	audit.NoteClient(ctx, claims.ClientID)
+	audit.RecordClient(ctx, claims.ClientID)
 	return claims, nil
 }
 

@@ -181,7 +181,7 @@ func (h *Holders) maySignIn(ctx context.Context, t tokenclaim.AccessToken, clien
 	if t.Provider == "" && len(client.IdentityProviders) == 0 { // common case
 		return true, nil
 	}
-	if !h.accounts.Ways(client.IdentityProviders).Has(t.Provider) {
+	if !h.accounts.SignInMethods(client.IdentityProviders).Has(t.Provider) {
 		return false, nil
 	}
 	if err := h.checkSuspended(ctx, t); err != nil {

@@ -41,7 +41,7 @@ func entry(from, name string) Entry {
 
 func newShelf() *shelf {
 	waiting := entry("registration", "waiting")
-	waiting.Waits = true
+	waiting.PendingApproval = true
 	return &shelf{entries: map[string][]Entry{
 		"clients": {entry("configuration", "app"), entry("store", "growth-chart"), waiting},
 		"users":   {entry("configuration", "bob"), entry("store", "alice"), entry("store", "wendy")},

@@ -63,7 +63,7 @@ func (a *admin) answer(w http.ResponseWriter, r *http.Request, signedIn *session
 		return
 	}
 	defer leave()
-	audit.NoteAuthenticated(r.Context())
+	audit.RecordAuthenticated(r.Context())
 	if r.Method == http.MethodPost {
 		a.submit(w, r, signedIn)
 		return
@@ -82,7 +82,7 @@ func (a *admin) refuse(w http.ResponseWriter, r *http.Request, signedIn *session
 
 // prove redirects a person to the sign-in page for a second factor, or to the setup of a local factor if they have none yet.
 func (a *admin) prove(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	held, err := a.core.Factors.Of(r.Context(), signedIn.User)
+	held, err := a.core.Factors.Load(r.Context(), signedIn.User)
 	switch {
 	case err != nil:
 		a.showError(w, r, err)
@@ -101,7 +101,7 @@ func signIn(w http.ResponseWriter) {
 	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {purpose}, "max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}}.Encode())
 }
 
-var errPageExpired = oauth2.StartAgain("This page is too old, or was opened in another browser. Open it again.")
+var errPageExpired = oauth2.NewRestartError("This page is too old, or was opened in another browser. Open it again.")
 
 // seal seals a session for the forms of a page.
 func (a *admin) seal(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) (string, error) {
@@ -125,7 +125,7 @@ func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	message := page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
 	back := &page.Link{Address: path, Text: page.T("Back to the administration")}
 	switch {
-	case e.Personal:
+	case e.IsUserCorrectable:
 		message = page.Message{Title: page.T("Please start again"), Text: page.Problem(e), Next: back}
 	case e.Code != "server_error":
 		message = page.Message{Title: page.T("That did not work"), Text: page.T("Nothing was changed. Go back, and mend what is said below."), Detail: e.Description, Next: back}
@@ -256,7 +256,7 @@ func (a *admin) list(ctx context.Context, kind, search string) (list entryList, 
 }
 
 func rank(e Entry) int {
-	if e.Waits {
+	if e.PendingApproval {
 		return 0
 	}
 	return 1
@@ -265,7 +265,7 @@ func rank(e Entry) int {
 func item(kind string, e Entry) entryItem {
 	shown := entryItem{Name: e.Name, Title: cmp.Or(e.Title, e.Name), Note: page.T("in the configuration"), Problem: e.Problem, Disabled: e.Disabled}
 	switch {
-	case e.Waits:
+	case e.PendingApproval:
 		shown.Note = page.T("waits for approval")
 	case e.From == Registered:
 		shown.Note = page.T("registered itself")
@@ -281,7 +281,7 @@ func item(kind string, e Entry) entryItem {
 	return shown
 }
 
-var errGone = oauth2.StartAgain("It is no longer there.")
+var errGone = oauth2.NewRestartError("It is no longer there.")
 
 // changeable returns an entry that is not in the configuration.
 func (a *admin) changeable(ctx context.Context, kind, name string) (*Entry, error) {
@@ -303,7 +303,7 @@ func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *sess
 		return
 	}
 	if e != nil {
-		shown.Seen, shown.Waits, shown.Registered = e.digest(), e.Waits, e.From == Registered
+		shown.Seen, shown.Waits, shown.Registered = e.digest(), e.PendingApproval, e.From == Registered
 		shown.Renews = kind == Users || e.Secret
 		shown.Own = isOwn(signedIn, kind, e.Name)
 		shown.Name, shown.Title, shown.Problem = e.Name, e.Title, e.Problem
@@ -314,9 +314,9 @@ func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *sess
 }
 
 var (
-	errNoAction = oauth2.StartAgain("Use the buttons of the page.")
-	errChanged  = oauth2.StartAgain("Somebody has changed it meanwhile. Open it again.")
-	errOwn      = oauth2.StartAgain("Another administrator must change your own entry.")
+	errNoAction = oauth2.NewRestartError("Use the buttons of the page.")
+	errChanged  = oauth2.NewRestartError("Somebody has changed it meanwhile. Open it again.")
+	errOwn      = oauth2.NewRestartError("Another administrator must change your own entry.")
 )
 
 // done contains the messages in the lists after an action.

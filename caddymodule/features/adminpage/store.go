@@ -42,7 +42,7 @@ const (
 type Entry struct {
 	From    string    // configuration, [Stored] or [Registered]
 	Since   time.Time // time when the entry was added, if known
-	Waits   bool      // the app awaits approval
+	PendingApproval   bool      // the app awaits approval
 	Secret  bool      // the app has a secret, which can be replaced
 	Problem string    // why the entry is not active
 
@@ -104,7 +104,7 @@ func (s managedStore) List(ctx context.Context, kind string) ([]Entry, error) {
 
 // entryOf converts an entry for the page. It fails for entries that a later version of the software wrote.
 func entryOf(kind string, e fhirapp.Entry) (shown Entry, err error) {
-	shown = Entry{From: e.From, Since: e.Since, Waits: e.Waits, Secret: e.Has, Problem: e.Problem}
+	shown = Entry{From: e.From, Since: e.Since, PendingApproval: e.PendingApproval, Secret: e.Has, Problem: e.Problem}
 	config, err := json.Marshal(e.Config)
 	if err != nil {
 		return shown, err

@@ -168,7 +168,7 @@ func (*storeCopier) explain(err error) error {
 }
 
 // keysAt describes the location of signing keys and registered clients after a copy.
-func keysAt(from, to fhirapp.KeysPlace) string {
+func keysAt(from, to fhirapp.KeysLocation) string {
 	same := from.Storage == to.Storage
 	switch {
 	case from.InStore && to.InStore:

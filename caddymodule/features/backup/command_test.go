@@ -74,7 +74,7 @@ type storeSite struct {
 
 func newStoreSite(t *testing.T) *storeSite {
 	t.Helper()
-	s := &storeSite{t: t, path: filepath.Join(t.TempDir(), "store.db"), elsewhere: storetest.NewShared(stores.FollowedKinds()...).Gateway()}
+	s := &storeSite{t: t, path: filepath.Join(t.TempDir(), "store.db"), elsewhere: storetest.NewShared(stores.SubscribedKinds()...).Gateway()}
 	servers.Store(t.Name(), s.elsewhere)
 	s.file = s.fileConfiguration("")
 	s.shared = s.configuration("store test_shared {\n\t\t\tserver " + t.Name() + "\n\t\t}")
@@ -155,8 +155,8 @@ func TestStoreCopyRefused(t *testing.T) {
 		"fhir": map[string]any{"issuer": "https://x.example", "store": map[string]string{"store": "test_shared", "server": t.Name()}},
 	}}, nil)))
 	for name, tt := range map[string]struct{ from, to, want string }{
-		"a file that is not there": {s.file, s.shared, "not there"},
-		"a store in memory":        {s.shared, memory, "memory of a gateway"},
+		"a file that is not there": {s.file, s.shared, "does not exist"},
+		"a store in memory":        {s.shared, memory, "memory of one gateway"},
 		"no source":                {"", s.shared, "--from"},
 		"no such configuration":    {"/nowhere/Caddyfile", s.shared, "/nowhere"},
 		"without the app":          {gatewaytest.WriteFile(t, "Caddyfile", "localhost\n"), s.shared, "fhir"},
@@ -174,7 +174,7 @@ func TestStoreCopyWhileRunning(t *testing.T) {
 	s := newStoreSite(t)
 	s.inFile(func(f *boltstore.Store) {
 		s.put(f, "refresh:1", "v")
-		if err := s.copy(s.file, s.shared, false); err == nil || !strings.Contains(err.Error(), "a gateway may still run") {
+		if err := s.copy(s.file, s.shared, false); err == nil || !strings.Contains(err.Error(), "a gateway may still be using the store") {
 			t.Error(err)
 		}
 	})
@@ -209,11 +209,11 @@ func TestStoreCopyInterrupted(t *testing.T) {
 
 func TestKeysAfterStoreCopy(t *testing.T) {
 	t.Parallel()
-	place := func(inStore bool, storage string) fhirapp.KeysPlace {
-		return fhirapp.KeysPlace{InStore: inStore, Storage: storage}
+	place := func(inStore bool, storage string) fhirapp.KeysLocation {
+		return fhirapp.KeysLocation{InStore: inStore, Storage: storage}
 	}
 	for _, tt := range []struct {
-		from, to fhirapp.KeysPlace
+		from, to fhirapp.KeysLocation
 		want     string
 	}{
 		{place(true, "a"), place(true, "b"), "copied too"},

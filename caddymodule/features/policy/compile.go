@@ -234,7 +234,7 @@ var (
 	errExpression = errors.New("invalid expression")
 )
 
-// Input contains the variables of rules except the resource. It must not be changed while the [rule.Judgement] is in use.
+// Input contains the variables of rules except the resource. It must not be changed while the [rule.Evaluation] is in use.
 type Input struct {
 	// Token is the access token.
 	Token Token

@@ -125,7 +125,7 @@ type fixedPolicy struct {
 	now   time.Time
 }
 
-func (p fixedPolicy) Judge(ctx context.Context, r rule.Request) rule.Judgement {
+func (p fixedPolicy) Evaluate(ctx context.Context, r rule.Request) rule.Evaluation {
 	in := newInput(r, nil)
 	in.Token, in.Now = p.token, p.now
 	return p.set.Request(ctx, in)

@@ -81,13 +81,13 @@ func (p *Policy) warnAmbiguousClaims(s bearer.Site) {
 	for _, r := range p.Rules {
 		mentions := func(name string) bool { return strings.Contains(r.Expression, "token."+name) }
 		if s.Providers+s.Issuers > 1 && (mentions("groups") || mentions("claims")) && !mentions("idp") && (s.Providers > 1 || !mentions("issuer")) {
-			s.Logger.Warn("anybody who can name a group or claim at one of several providers matches this rule: say whose it must be (token.idp == '<name>', or token.issuer)", "effect", r.Effect, "policy", r.Name, "place", r.Source.Source)
+			s.Logger.Warn("policy rule matches users of every provider with this group or claim; restrict it with token.idp == '<name>' or token.issuer", "effect", r.Effect, "policy", r.Name, "place", r.Source.Source)
 		}
 	}
 }
 
-// Judge implements [rule.Policy].
-func (p *Policy) Judge(ctx context.Context, r rule.Request) rule.Judgement {
+// Evaluate implements [rule.Policy].
+func (p *Policy) Evaluate(ctx context.Context, r rule.Request) rule.Evaluation {
 	return p.set.Request(ctx, newInput(r, p.claims))
 }
 
@@ -95,11 +95,11 @@ func (p *Policy) Judge(ctx context.Context, r rule.Request) rule.Judgement {
 func (p *Policy) Failed(r *http.Request, err error) {
 	if errors.Is(err, tokenclaim.ErrUnread) {
 		user, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Get("http.auth.user.id")
-		p.logger.Warn("claims of a person cannot be read, so that a policy denies, or allows nothing", "user", user, "error", err)
+		p.logger.Warn("user claims cannot be read; the policy denies, or does not allow", "user", user, "error", err)
 		return
 	}
 	name, _, _ := strings.Cut(err.Error(), ":")
-	p.logger.Error("policy could not be evaluated: it denies, or allows nothing; test for members that may be missing with has() or .?", "policy", name)
+	p.logger.Error("policy evaluation failed; it denies, or does not allow: test optional members with has() or .?", "policy", name)
 }
 
 var _ bearer.PolicyFeature = (*Policy)(nil)
@@ -156,9 +156,9 @@ func (r *compiledRule) evaluate(ctx context.Context, v variables, unknown ...*ce
 }
 
 // Request evaluates a request. The judgement omits resource rules that cannot apply to this request.
-func (s *Set) Request(ctx context.Context, in *Input) rule.Judgement {
+func (s *Set) Request(ctx context.Context, in *Input) rule.Evaluation {
 	v := variables{in: in}
-	j := rule.Judgement{Decision: decide(ctx, s.denies.ofRequest, s.allows.ofRequest, v)}
+	j := rule.Evaluation{Decision: decide(ctx, s.denies.ofRequest, s.allows.ofRequest, v)}
 	if j.Effect == rule.Deny {
 		return j
 	}
@@ -196,13 +196,13 @@ func (o *openRules) MayDeny() bool { return len(o.denies) > 0 }
 // MayAllow implements [rule.Resources].
 func (o *openRules) MayAllow() bool { return len(o.allows) > 0 }
 
-// LooksAt implements [rule.Resources]. Rules may use an element's extensions in FHIR JSON, too.
-func (o *openRules) LooksAt(element string) bool {
+// DependsOn implements [rule.Resources]. Rules may use an element's extensions in FHIR JSON, too.
+func (o *openRules) DependsOn(element string) bool {
 	return slices.Contains(o.elements, element) || slices.Contains(o.elements, "_"+element)
 }
 
-// Judge implements [rule.Resources].
-func (o *openRules) Judge(ctx context.Context, res resource.Resource) rule.Decision {
+// Evaluate implements [rule.Resources].
+func (o *openRules) Evaluate(ctx context.Context, res resource.Resource) rule.Decision {
 	return decide(ctx, o.denies, o.allows, o.variables(res))
 }
 

@@ -154,11 +154,11 @@ func parsed(t testing.TB, text string) resource.Resource {
 }
 
 // judged returns the decision about a resource.
-func judged(ctx context.Context, j rule.Judgement, res resource.Resource) rule.Decision {
+func judged(ctx context.Context, j rule.Evaluation, res resource.Resource) rule.Decision {
 	if j.Resources == nil {
 		return rule.Decision{}
 	}
-	return j.Resources.Judge(ctx, res)
+	return j.Resources.Evaluate(ctx, res)
 }
 
 // input is the input of most tests.
@@ -362,7 +362,7 @@ func BenchmarkResource(b *testing.B) {
 	res := parsed(b, text)
 	b.ReportAllocs()
 	for b.Loop() {
-		j.Resources.Judge(b.Context(), res)
+		j.Resources.Evaluate(b.Context(), res)
 	}
 }
 

@@ -77,7 +77,7 @@ func (p *Store) Provision(caddy.Context) error {
 		if err != nil {
 			return nil, fmt.Errorf("postgres: %w", err)
 		}
-		return &stores.Remote{Shared: s, Check: s.Open, Close: s.Close, Volatile: s.Volatile, Own: "for PostgreSQL table, or another database", Connections: s.Stat}, nil
+		return &stores.Remote{Shared: s, Check: s.Open, Close: s.Close, VolatilityReason: s.VolatilityReason, SeparateStoreHint: "for PostgreSQL table, or another database", Connections: s.Stat}, nil
 	})
 }
 
@@ -89,7 +89,7 @@ func (p *Store) resolved() (c postgresstore.Config, err error) {
 	c = postgresstore.Config{
 		ListenAddress: p.ListenAddress, Table: p.Table,
 		MaxEntries: p.MaxEntries, SynchronousCommit: p.SynchronousCommit,
-		Followed: stores.MirroredKinds(), Announced: store.CachedKinds, Unbounded: store.UnboundedKinds,
+		SubscribedKinds: stores.MirroredKinds(), Announced: store.CachedKinds, Unbounded: store.UnboundedKinds,
 	}
 	c.DSN, err = option.ResolveConnection("dsn", p.DSN)
 	return c, err

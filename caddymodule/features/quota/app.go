@@ -97,20 +97,20 @@ func (a *App) Configure(app *fhirapp.App, c *authorize.Config) error {
 // countToken counts a request to the token endpoint: by network if the client is not yet known, otherwise by client. A public
 // client is counted separately in each network: anyone can send its client_id, and must not exhaust its quota for others.
 func (a *App) countToken(w http.ResponseWriter, r *http.Request, clientID string, public bool) error {
-	by, whose := Client, Whose(a.issuer, clientID)
+	by, whose := Client, HolderName(a.issuer, clientID)
 	switch network := requester.NetworkOf(r); {
 	case clientID == "":
 		by, whose = Network, network
 	case public:
-		whose = Whose(a.issuer, clientID, network)
+		whose = HolderName(a.issuer, clientID, network)
 	}
-	err := a.set.Take(r.Context(), w.Header(), by, whose, Token)
-	refusal, refused := errors.AsType[*Refusal](err)
+	err := a.set.Consume(r.Context(), w.Header(), by, whose, Token)
+	refusal, refused := errors.AsType[*ExceededError](err)
 	if !refused {
 		return err
 	}
 	if !refusal.First {
-		audit.FromContext(r.Context()).Refused = true // already logged within the last minute
+		audit.FromContext(r.Context()).Rejected = true // already logged within the last minute
 	}
 	return &oauth2.Error{
 		Code: "temporarily_unavailable", Status: http.StatusTooManyRequests, Description: refusal.Diagnostics(), Err: refusal,
@@ -171,10 +171,10 @@ type admission struct {
 
 // AdmitAny implements [bearer.Admission]: it counts a request by network, before the token is verified.
 func (a *admission) AdmitAny(w http.ResponseWriter, r *http.Request) error {
-	if !a.set.Counts(Network) || guard.TokenOf(r.Context()) != nil {
+	if !a.set.Limits(Network) || guard.TokenOf(r.Context()) != nil {
 		return nil
 	}
-	err := a.set.Take(r.Context(), w.Header(), Network, requester.NetworkOf(r), WhatOf(r.URL.Path))
+	err := a.set.Consume(r.Context(), w.Header(), Network, requester.NetworkOf(r), WhatOf(r.URL.Path))
 	return a.refuse(r, audit.Event{Anonymous: true}, err)
 }
 
@@ -184,27 +184,27 @@ func (a *admission) Admit(w http.ResponseWriter, r *http.Request, t *guard.Token
 		return nil
 	}
 	what := WhatOf(r.URL.Path)
-	err := a.set.Take(r.Context(), w.Header(), Client, clientOf(t), what)
+	err := a.set.Consume(r.Context(), w.Header(), Client, clientOf(t), what)
 	if person := personOf(t); err == nil && person != "" {
-		err = a.set.Take(r.Context(), w.Header(), Person, person, what)
+		err = a.set.Consume(r.Context(), w.Header(), Person, person, what)
 	}
 	return a.refuse(r, audit.Event{User: t.Subject, ClientID: t.ClientID}, err)
 }
 
 // clientOf identifies the client of a token, or the token's subject if the issuer names no client.
-func clientOf(t *guard.Token) string { return Whose(t.Issuer, cmp.Or(t.ClientID, t.Subject)) }
+func clientOf(t *guard.Token) string { return HolderName(t.Issuer, cmp.Or(t.ClientID, t.Subject)) }
 
 // personOf identifies the person of a token; "" for a client acting for itself (RFC 9068 §2.2).
 func personOf(t *guard.Token) string {
 	if t.Subject == "" || t.Subject == t.ClientID {
 		return ""
 	}
-	return Whose(t.Issuer, t.Subject)
+	return HolderName(t.Issuer, t.Subject)
 }
 
 // refuse converts a refusal to a response and records it at most once a minute for each holder.
 func (a *admission) refuse(r *http.Request, e audit.Event, err error) error {
-	refusal, refused := errors.AsType[*Refusal](err)
+	refusal, refused := errors.AsType[*ExceededError](err)
 	if !refused {
 		return err
 	}
@@ -216,8 +216,8 @@ func (a *admission) refuse(r *http.Request, e audit.Event, err error) error {
 	return caddyhttp.Error(http.StatusTooManyRequests, refusal)
 }
 
-// Decided implements [bearer.Admission]: it counts the entries of a batch or transaction, which was admitted as one request.
-func (a *admission) Decided(r *http.Request, b enforce.Bearer, d enforce.Decision) {
+// RecordDecision implements [bearer.Admission]: it counts the entries of a batch or transaction, which was admitted as one request.
+func (a *admission) RecordDecision(r *http.Request, b enforce.Bearer, d enforce.Decision) {
 	isEntry := r.Method == http.MethodPost && (r.URL.Path == a.base || r.URL.Path == a.base+"/") && d.Interaction.Kind != interaction.Bundle
 	if !isEntry || b.Token == nil || guard.TokenOf(r.Context()) != nil {
 		return

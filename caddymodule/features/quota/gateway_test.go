@@ -240,7 +240,7 @@ func TestQuotaOverReload(t *testing.T) {
 }
 
 // sharedServer is the store of [testStore].
-var sharedServer = storetest.NewShared(stores.FollowedKinds()...)
+var sharedServer = storetest.NewShared(stores.SubscribedKinds()...)
 
 // testStore is a store module for gateways that share a store.
 type testStore struct{ stores.Shared }
@@ -277,11 +277,11 @@ func TestQuotaOverGateways(t *testing.T) {
 		t.Fatal(err)
 	}
 	both := []*Set{app.Features()[0].(*App).set, NewSet( // separate counts, as in another process
-		[]Quota{{Name: "together", By: Network, Limit: 40, Window: caddy.Duration(time.Hour)}}, NewCounts(),
+		[]Quota{{Name: "together", HolderKind: Network, Limit: 40, Window: caddy.Duration(time.Hour)}}, NewCounts(),
 		&Shared{Store: sharedServer.Gateway(), Keys: app.Keys()}, func(string) {})}
 	let := 0
 	for i := range 100 {
-		if both[i%2].Take(t.Context(), http.Header{}, Network, "192.0.2.1", Request) == nil {
+		if both[i%2].Consume(t.Context(), http.Header{}, Network, "192.0.2.1", Request) == nil {
 			let++
 		}
 	}

@@ -70,7 +70,7 @@ func TestTakeOverGateways(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				all, held := gateways(3, Quota{Name: "apps", By: Client, Limit: test.limit, Window: caddy.Duration(time.Minute)})
+				all, held := gateways(3, Quota{Name: "apps", HolderKind: Client, Limit: test.limit, Window: caddy.Duration(time.Minute)})
 				let, asked := 0, 0
 				for began := time.Now(); time.Since(began) < 5*time.Minute; asked++ {
 					if lets(t, all[test.choose(asked)], "greedy", Request) {
@@ -93,7 +93,7 @@ func TestTakeOverGateways(t *testing.T) {
 func TestTakeAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, _ := gateways(3, Quota{Name: "apps", By: Client, Limit: 1000, Window: caddy.Duration(time.Minute)})
+		all, _ := gateways(3, Quota{Name: "apps", HolderKind: Client, Limit: 1000, Window: caddy.Duration(time.Minute)})
 		var let atomic.Int32
 		var clients sync.WaitGroup
 		for i := range 60 {
@@ -116,7 +116,7 @@ func TestTakeAtOnce(t *testing.T) {
 func TestLeaseEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, _ := gateways(2, Quota{Name: "apps", By: Client, Limit: 1000, Window: caddy.Duration(time.Hour)})
+		all, _ := gateways(2, Quota{Name: "apps", HolderKind: Client, Limit: 1000, Window: caddy.Duration(time.Hour)})
 		for range 300 {
 			lets(t, all[0], "c", Request)
 		}
@@ -137,7 +137,7 @@ func TestLeaseEnds(t *testing.T) {
 func TestFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, held := gateways(1, Quota{Name: "apps", By: Client, Limit: 1280, Window: caddy.Duration(time.Minute)})
+		all, held := gateways(1, Quota{Name: "apps", HolderKind: Client, Limit: 1280, Window: caddy.Duration(time.Minute)})
 		for range 10 {
 			lets(t, all[0], "modest", Request)
 		}
@@ -161,7 +161,7 @@ func TestFewRoundTrips(t *testing.T) {
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, held := gateways(2, Quota{Name: "apps", By: Client, Limit: 100, Window: caddy.Duration(time.Minute)})
+		all, held := gateways(2, Quota{Name: "apps", HolderKind: Client, Limit: 100, Window: caddy.Duration(time.Minute)})
 		held.away.Store(true)
 		ask := func(s *Set, n int) (let int) {
 			for range n {
@@ -198,7 +198,7 @@ func TestStoreHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		held := &hangingStore{sharedStore{Intercepted: storetest.NewIntercepted(nil)}}
-		s := gatewayOf(&Shared{held, plainMAC{}}, Quota{Name: "apps", By: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
+		s := gatewayOf(&Shared{held, plainMAC{}}, Quota{Name: "apps", HolderKind: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
 		began := time.Now()
 		for range 5 {
 			if !lets(t, s, "c", Request) {
@@ -222,12 +222,12 @@ func (*hangingStore) Do(ctx context.Context, _ ...*store.Call) error {
 func TestLeaving(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all, _ := gateways(2, Quota{Name: "apps", By: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
+		all, _ := gateways(2, Quota{Name: "apps", HolderKind: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
 		let := 0
 		for i := range 40 {
-			if all[i%2].Take(ctx, http.Header{}, Client, "c", Request) == nil {
+			if all[i%2].Consume(ctx, http.Header{}, Client, "c", Request) == nil {
 				let++
 			}
 		}

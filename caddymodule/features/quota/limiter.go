@@ -16,7 +16,7 @@ import (
 
 // Set is the quotas of a configuration. A nil Set has no quotas. It is safe for concurrent use.
 type Set struct {
-	by      map[By][]*limit
+	by      map[HolderKind][]*limit
 	counts  *Counts
 	shared  *Shared
 	refused func(name string)
@@ -25,20 +25,20 @@ type Set struct {
 // NewSet returns a set of quotas with existing counts. shared is the common store, nil if this gateway counts alone. refused is
 // called with the name of a quota that refuses a request.
 func NewSet(quotas []Quota, counts *Counts, shared *Shared, refused func(name string)) *Set {
-	s := &Set{by: map[By][]*limit{}, counts: counts, shared: shared, refused: refused}
+	s := &Set{by: map[HolderKind][]*limit{}, counts: counts, shared: shared, refused: refused}
 	for _, q := range quotas {
-		s.by[q.By] = append(s.by[q.By], newLimit(q))
+		s.by[q.HolderKind] = append(s.by[q.HolderKind], newLimit(q))
 	}
 	return s
 }
 
-// Counts reports whether a quota counts by a kind of holder.
-func (s *Set) Counts(by By) bool { return s != nil && len(s.by[by]) > 0 }
+// Limits reports whether a quota counts by a kind of holder.
+func (s *Set) Limits(by HolderKind) bool { return s != nil && len(s.by[by]) > 0 }
 
-// Take counts a request in all quotas of a kind of holder, and adds RateLimit fields. If a quota is used up, it returns a
-// [*Refusal] and counts the request in no quota.
-func (s *Set) Take(ctx context.Context, to http.Header, by By, whose, what string) error {
-	if !s.Counts(by) {
+// Consume counts a request in all quotas of a kind of holder, and adds RateLimit fields. If a quota is used up, it returns a
+// [*ExceededError] and counts the request in no quota.
+func (s *Set) Consume(ctx context.Context, to http.Header, by HolderKind, whose, what string) error {
+	if !s.Limits(by) {
 		return nil
 	}
 	for i, l := range s.by[by] {
@@ -64,8 +64,8 @@ func (s *Set) Take(ctx context.Context, to http.Header, by By, whose, what strin
 }
 
 // Charge counts further cost of an admitted request, even over the limit.
-func (s *Set) Charge(by By, whose, what string) {
-	if !s.Counts(by) {
+func (s *Set) Charge(by HolderKind, whose, what string) {
+	if !s.Limits(by) {
 		return
 	}
 	for _, l := range s.by[by] {
@@ -225,7 +225,7 @@ type holderKey [16]byte
 func keyOf(q *Quota, whose string) (key holderKey) {
 	text := make([]byte, 0, 128)
 	text = append(text, q.Name...)
-	text = append(append(text, 0), q.By...)
+	text = append(append(text, 0), q.HolderKind...)
 	text = strconv.AppendInt(append(text, 0), int64(q.Window), 10)
 	text = append(append(text, 0), whose...)
 	sum := sha256.Sum256(text)

@@ -22,8 +22,8 @@ func gatewayOf(shared *Shared, quotas ...Quota) *Set {
 // lets reports whether a request is admitted.
 func lets(t *testing.T, s *Set, whose, what string) bool {
 	t.Helper()
-	err := s.Take(t.Context(), http.Header{}, Client, whose, what)
-	if _, refused := errors.AsType[*Refusal](err); err != nil && !refused {
+	err := s.Consume(t.Context(), http.Header{}, Client, whose, what)
+	if _, refused := errors.AsType[*ExceededError](err); err != nil && !refused {
 		t.Fatal(err)
 	}
 	return err == nil
@@ -33,7 +33,7 @@ func lets(t *testing.T, s *Set, whose, what string) bool {
 func TestTake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 1000, Window: caddy.Duration(time.Minute)})
+		s := gatewayOf(nil, Quota{Name: "apps", HolderKind: Client, Limit: 1000, Window: caddy.Duration(time.Minute)})
 		let := 0
 		for range 10 * 60 * 20 { // twenty each second, for ten minutes
 			if lets(t, s, "greedy", Request) {
@@ -55,13 +55,13 @@ func TestFields(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := gatewayOf(nil,
-			Quota{Name: "apps", By: Client, Limit: 10, Window: caddy.Duration(time.Minute), Costs: map[string]int{"request": 1, "$expand": 4}},
-			Quota{Name: "bursts", By: Client, Limit: 5, Window: caddy.Duration(2 * time.Second)},
-			Quota{Name: "addresses", By: Network, Limit: 1, Window: caddy.Duration(time.Minute)})
-		take := func(what string) (http.Header, *Refusal) {
+			Quota{Name: "apps", HolderKind: Client, Limit: 10, Window: caddy.Duration(time.Minute), Costs: map[string]int{"request": 1, "$expand": 4}},
+			Quota{Name: "bursts", HolderKind: Client, Limit: 5, Window: caddy.Duration(2 * time.Second)},
+			Quota{Name: "addresses", HolderKind: Network, Limit: 1, Window: caddy.Duration(time.Minute)})
+		take := func(what string) (http.Header, *ExceededError) {
 			h := http.Header{}
-			err := s.Take(t.Context(), h, Client, "c", what)
-			refusal, _ := errors.AsType[*Refusal](err)
+			err := s.Consume(t.Context(), h, Client, "c", what)
+			refusal, _ := errors.AsType[*ExceededError](err)
 			return h, refusal
 		}
 		check := func(h http.Header, want ...string) {
@@ -105,7 +105,7 @@ func TestFields(t *testing.T) {
 func TestCharge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
+		s := gatewayOf(nil, Quota{Name: "apps", HolderKind: Client, Limit: 10, Window: caddy.Duration(time.Minute)})
 		for range 100 {
 			s.Charge(Client, "c", Request)
 		}
@@ -119,7 +119,7 @@ func TestCharge(t *testing.T) {
 	})
 	var none *Set
 	none.Charge(Client, "c", Request)
-	if err := none.Take(t.Context(), http.Header{}, Client, "c", Request); err != nil || none.Counts(Client) {
+	if err := none.Consume(t.Context(), http.Header{}, Client, "c", Request); err != nil || none.Limits(Client) {
 		t.Error(err)
 	}
 }
@@ -127,7 +127,7 @@ func TestCharge(t *testing.T) {
 // The number of holders in memory is limited, and active holders stay counted.
 func TestHoldersAreBounded(t *testing.T) {
 	t.Parallel()
-	s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 1, Window: caddy.Duration(time.Hour)})
+	s := gatewayOf(nil, Quota{Name: "apps", HolderKind: Client, Limit: 1, Window: caddy.Duration(time.Hour)})
 	lets(t, s, "greedy", Request)
 	for i := range MaxHolders + 1000 {
 		lets(t, s, fmt.Sprint(i), Request)
@@ -141,10 +141,10 @@ func TestHoldersAreBounded(t *testing.T) {
 }
 
 func BenchmarkTake(b *testing.B) {
-	s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: maxLimit, Window: caddy.Duration(time.Minute)})
+	s := gatewayOf(nil, Quota{Name: "apps", HolderKind: Client, Limit: maxLimit, Window: caddy.Duration(time.Minute)})
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = s.Take(context.Background(), http.Header{}, Client, "https://fhir.example.org\x00app", Request)
+		_ = s.Consume(context.Background(), http.Header{}, Client, "https://fhir.example.org\x00app", Request)
 	}
 }
 

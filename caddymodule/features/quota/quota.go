@@ -16,14 +16,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
-// By is the kind of holder that a quota counts.
-type By string
+// HolderKind is the kind of holder that a quota counts.
+type HolderKind string
 
 // Kinds of holders.
 const (
-	Client  By = "client"  // an app, by its client_id
-	Person  By = "person"  // the signed-in person, by sub
-	Network By = "network" // an IPv4 address, or the /64 of an IPv6 address
+	Client  HolderKind = "client"  // an app, by its client_id
+	Person  HolderKind = "person"  // the signed-in person, by sub
+	Network HolderKind = "network" // an IPv4 address, or the /64 of an IPv6 address
 )
 
 // Kinds of requests that a quota can count, in addition to operations by name, such as $expand.
@@ -39,7 +39,7 @@ type Quota struct {
 	Name string `json:"name,omitempty"`
 
 	// The kind of holder: `client` (an app), `person`, or `network` (an IPv4 address, or the /64 of an IPv6 address). Required.
-	By By `json:"by,omitempty"`
+	HolderKind HolderKind `json:"by,omitempty"`
 
 	// The maximum cost in any window. Required.
 	Limit int `json:"limit,omitempty"`
@@ -69,7 +69,7 @@ func (q *Quota) parse(d *caddyfile.Dispenser) error {
 	if len(args) != 4 {
 		return d.Err("a quota has a name, client, person or network, a limit and a window: quota apps client 1000 1m")
 	}
-	q.Name, q.By = args[0], By(args[1])
+	q.Name, q.HolderKind = args[0], HolderKind(args[1])
 	if err := errors.Join(option.ParseNumber(&q.Limit)(args[2]), option.ParseDuration(&q.Window)(args[3])); err != nil {
 		return d.WrapErr(err)
 	}
@@ -129,8 +129,8 @@ func (q *Quota) Check() error {
 	switch {
 	case !nameForm.MatchString(q.Name):
 		return fmt.Errorf("quota %q: a name has up to 32 lower-case letters, digits, - and _", q.Name)
-	case !slices.Contains([]By{Client, Person, Network}, q.By):
-		return fmt.Errorf("quota %s: %q is none of client, person and network", q.Name, q.By)
+	case !slices.Contains([]HolderKind{Client, Person, Network}, q.HolderKind):
+		return fmt.Errorf("quota %s: %q is none of client, person and network", q.Name, q.HolderKind)
 	case q.Limit < 1 || q.Limit > maxLimit:
 		return fmt.Errorf("quota %s: the limit must be between 1 and %d", q.Name, maxLimit)
 	case window < minWindow || window > maxWindow || window%time.Second != 0:
@@ -150,7 +150,7 @@ func (q *Quota) checkCost(what string, cost int) error {
 	switch {
 	case what != Request && what != Token && !operationForm.MatchString(what):
 		return fmt.Errorf("count %q: use %s, %s, or an operation such as $expand", what, Request, Token)
-	case what == Token && q.By == Person:
+	case what == Token && q.HolderKind == Person:
 		return errTokensOfPeople
 	case cost < 1 || cost > q.Limit:
 		return fmt.Errorf("count %s: the cost must be between 1 and the limit", what)
@@ -171,8 +171,8 @@ func (q *Quota) cost(what string) int {
 	return q.Costs[Request]
 }
 
-// Whose returns the name of a holder from its identifying parts.
-func Whose(parts ...string) string { return strings.Join(parts, "\x00") }
+// HolderName returns the name of a holder from its identifying parts.
+func HolderName(parts ...string) string { return strings.Join(parts, "\x00") }
 
 // WhatOf returns the kind of a request to the FHIR API from its path.
 func WhatOf(path string) string {
@@ -233,32 +233,32 @@ func (l *limit) tell(to http.Header, at standing) {
 // seconds rounds up, so that clients do not try again too early.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// Refusal is the error of a used-up quota.
-type Refusal struct {
+// ExceededError is the error of a used-up quota.
+type ExceededError struct {
 	Quota string // name of the quota
-	By    By     // kind of the holder
+	HolderKind    HolderKind     // kind of the holder
 	First bool   // first refusal of this holder in a minute, worth logging
 
 	wait int64 // seconds
 }
 
 // refusal returns a refusal and sets Retry-After (RFC 6585 §4), which equals t in RateLimit.
-func (l *limit) refusal(to http.Header, at standing, first bool) *Refusal {
-	r := &Refusal{l.Name, l.By, first, max(1, seconds(at.wait))}
+func (l *limit) refusal(to http.Header, at standing, first bool) *ExceededError {
+	r := &ExceededError{l.Name, l.HolderKind, first, max(1, seconds(at.wait))}
 	to.Set("Retry-After", strconv.FormatInt(r.wait, 10))
 	return r
 }
 
 // Error implements error.
-func (r *Refusal) Error() string {
-	return fmt.Sprintf("the quota %s of the %s is used up", r.Quota, r.By)
+func (r *ExceededError) Error() string {
+	return fmt.Sprintf("the quota %s of the %s is used up", r.Quota, r.HolderKind)
 }
 
 // IssueType returns the code of the OperationOutcome.
-func (r *Refusal) IssueType() string { return "throttled" }
+func (r *ExceededError) IssueType() string { return "throttled" }
 
 // Diagnostics returns the message for the client's developer. It must not contain quotation marks, which error_description
 // excludes (RFC 6749 §5.2).
-func (r *Refusal) Diagnostics() string {
-	return fmt.Sprintf("The quota %s of this %s is used up. Try again in %d s.", r.Quota, r.By, r.wait)
+func (r *ExceededError) Diagnostics() string {
+	return fmt.Sprintf("The quota %s of this %s is used up. Try again in %d s.", r.Quota, r.HolderKind, r.wait)
 }

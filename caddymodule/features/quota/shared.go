@@ -33,7 +33,7 @@ type borrowed struct {
 	wait  time.Duration // time until enough remains; 0 if enough remained
 }
 
-var errBusy = errors.New("other gateways were quicker each time")
+var errBusy = errors.New("too many conflicting changes by other gateways")
 
 // borrow takes the cost of a request, the unreported usage and, if possible, more from the store.
 func (s *Shared) borrow(ctx context.Context, l *limit, h *holder, cost, owed, step int) (b borrowed, err error) {
@@ -89,7 +89,7 @@ func (s *Shared) change(ctx context.Context, l *limit, h *holder, alter func(w *
 			e.seen = value
 			return nil
 		}
-		if e.raced = store.Lost(err); !e.raced {
+		if e.raced = store.IsConflict(err); !e.raced {
 			return err
 		}
 	}

@@ -85,7 +85,7 @@ func (r *Store) resolved() (options redisstore.Options, key string, err error) {
 		return options, "", err
 	}
 	options.KeyPrefix, options.WaitReplicas, options.MaxEntries = r.KeyPrefix, r.WaitReplicas, r.MaxEntries
-	options.Followed, options.Unbounded = stores.FollowedKinds(), store.UnboundedKinds
+	options.SubscribedKinds, options.Unbounded = stores.SubscribedKinds(), store.UnboundedKinds
 	key, err = r.settingsKey(url, authorities)
 	return options, key, err
 }
@@ -107,7 +107,7 @@ func openRedis(options redisstore.Options) *stores.Remote {
 	s := redisstore.New(options)
 	return &stores.Remote{
 		Shared: s, Close: s.Close,
-		Check: s.Check, Volatile: s.Volatile, TryListening: s.TryListening, Own: "for Redis key_prefix, another database, or another server",
+		Check: s.Check, VolatilityReason: s.VolatilityReason, ProbeSubscription: s.ProbeSubscription, SeparateStoreHint: "for Redis key_prefix, another database, or another server",
 		Connections: func() (open, used int) {
 			pool := s.Pool()
 			return int(pool.TotalConns), int(pool.TotalConns - pool.IdleConns)

@@ -117,7 +117,7 @@ func TestRedisStoreStartsWithoutServer(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if !strings.Contains(log.String(), "starting without the store") {
+	if !strings.Contains(log.String(), "starting while the store is unreachable") {
 		t.Errorf("log: %s", log.String())
 	}
 }

@@ -138,7 +138,7 @@ func (e *registrationEndpoint) authenticate(r *http.Request) (*registered, error
 	var digest []byte // nil for unknown clients: no token matches
 	if c != nil {
 		digest = c.AccessDigest
-		audit.NoteClient(r.Context(), c.Client.ID)
+		audit.RecordClient(r.Context(), c.Client.ID)
 	}
 	if err := e.checkToken(r, p.Get("client_id"), digest, false); err != nil {
 		return nil, err

@@ -182,7 +182,7 @@ func (m *clientMetadata) checkKeys() error {
 	case m.JWKS == nil:
 		return invalidMetadata("private_key_jwt and signed request objects need jwks or jwks_uri")
 	case client.HoldsPrivateKey(m.JWKS):
-		return invalidMetadata("jwks holds a private key: register the public part alone, and make a new key")
+		return invalidMetadata("jwks contains a private key: register only the public key, and generate a new key pair")
 	default:
 		if _, err := relyingparty.NewInlineKeySet(m.JWKS); err != nil {
 			return invalidMetadata("jwks must be a JWK Set with a public key for signatures")

@@ -233,7 +233,7 @@ func (r *Registration) Find(ctx context.Context, id string) (*client.Client, err
 	if c == nil || err != nil {
 		return nil, err
 	}
-	c.Client.Waits = r.Approval && !c.Approved
+	c.Client.PendingApproval = r.Approval && !c.Approved
 	return &c.Client, nil
 }
 
@@ -393,7 +393,7 @@ func (r *Registration) Registered(ctx context.Context) (found []client.Registere
 		if err = errors.Join(err, failed); c == nil || failed != nil {
 			continue
 		}
-		found = append(found, client.RegisteredClient{Client: c.Client, IssuedAt: c.IssuedAt, Waits: r.Approval && !c.Approved, Secret: c.SecretDigest != nil})
+		found = append(found, client.RegisteredClient{Client: c.Client, IssuedAt: c.IssuedAt, PendingApproval: r.Approval && !c.Approved, Secret: c.SecretDigest != nil})
 	}
 	return found, err
 }

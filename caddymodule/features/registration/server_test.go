@@ -320,7 +320,7 @@ func TestApproval(t *testing.T) {
 		q.Set("client_id", c.ID)
 		authorizetest.WantStatus(t, b.Authorize(q), status, name)
 		all, err := options.Registered(t.Context())
-		if authorizetest.NoError(t, err); len(all) > 0 && (all[0].Waits != waits || all[0].Client.ID != c.ID || !all[0].Secret || all[0].IssuedAt.IsZero()) {
+		if authorizetest.NoError(t, err); len(all) > 0 && (all[0].PendingApproval != waits || all[0].Client.ID != c.ID || !all[0].Secret || all[0].IssuedAt.IsZero()) {
 			t.Errorf("%s: listed as %+v", name, all[0])
 		}
 	}

@@ -241,7 +241,7 @@ func overlay(p, counting oauth2.Parameters, inside map[string]json.RawMessage) (
 	}
 	all.Del("request")
 	all.Del("request_uri")
-	return oauth2.QueryParameters(oauth2.Parameters(all).Keep(flow.RequestParameters...))
+	return oauth2.QueryParameters(oauth2.Parameters(all).EncodeOnly(flow.RequestParameters...))
 }
 
 // parameterOf returns the value of a parameter in a request object: a string, or JSON for

@@ -364,7 +364,7 @@ func TestNames(t *testing.T) {
 // stay active, and the operator can remove the invalid ones.
 func TestBadNamesInStore(t *testing.T) {
 	g := example(t, nil)
-	earlier := entry.New(g.app().Stores().Durable, new(entry.Known)) // without checks
+	earlier := entry.New(g.app().Stores().Durable, new(entry.LoadedEntries)) // without checks
 	put := func(kind entry.Kind, name string, config map[string]any) {
 		t.Helper()
 		err := earlier.Change(t.Context(), kind, name, entry.Add(entry.Entry{Config: caddyconfig.JSON(config, nil), Since: time.Now()}), nil)

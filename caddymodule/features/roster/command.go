@@ -116,7 +116,7 @@ func state(e fhirapp.Entry) string {
 	switch {
 	case e.Problem != "":
 		return "not in force: " + e.Problem
-	case e.Waits:
+	case e.PendingApproval:
 		return "waits for approval"
 	}
 	return "in force"

@@ -50,9 +50,9 @@ func (*Roster) AlwaysOn() {}
 func (r *Roster) Configure(app *fhirapp.App, c *authorize.Config) error {
 	r.app = app
 	r.updater = &entry.Updater{
-		Roster: entry.New(app.Stores().Durable, fhirapp.Retained[entry.Known](app)), Resolve: resolve, Logger: c.Logger,
+		Roster: entry.New(app.Stores().Durable, fhirapp.Retained[entry.LoadedEntries](app)), Resolve: resolve, Logger: c.Logger,
 	}
-	c.Known = r.updater.EnsureRead
+	c.CheckComplete = r.updater.EnsureLoaded
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (r *Roster) Attach(configured *authorize.Server, replace func(*authorize.Se
 func (r *Roster) Run(ctx context.Context) { r.updater.Run(ctx) }
 
 // Problem implements [fhirapp.ServerUpdater].
-func (r *Roster) Problem() error { return r.updater.Roster.Trouble() }
+func (r *Roster) Problem() error { return r.updater.Roster.ReadError() }
 
 // Hint implements [fhirapp.ServerUpdater].
 func (*Roster) Hint() string { return "caddy fhir-client add" }
@@ -88,7 +88,7 @@ func (r *Roster) List(ctx context.Context, kind string) ([]fhirapp.Entry, error)
 		err = errors.Join(err, failed)
 		for _, c := range registered {
 			entries = append(entries, fhirapp.Entry{
-				Name: c.Client.ID, From: "registration", Since: c.IssuedAt, Waits: c.Waits, Has: c.Secret,
+				Name: c.Client.ID, From: "registration", Since: c.IssuedAt, PendingApproval: c.PendingApproval, Has: c.Secret,
 				Config: client.Client{Name: c.Client.Name, RedirectURIs: c.Client.RedirectURIs, Scopes: c.Client.Scopes},
 			})
 		}
@@ -244,7 +244,7 @@ func (r *Roster) endGrants(ctx context.Context, kind entry.Kind, name string) er
 // revokeClient revokes the grants of a client. An inactive client has no grants.
 func (r *Roster) revokeClient(ctx context.Context, id string) error {
 	_, err := r.app.Server().RevokeGrants(ctx, "", id)
-	if errors.Is(err, token.ErrUnknownHolder) {
+	if errors.Is(err, token.ErrUnknownPrincipal) {
 		return nil
 	}
 	return err

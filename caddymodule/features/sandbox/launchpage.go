@@ -82,7 +82,7 @@ func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
 	signedIn, err := lp.core.Sessions.Current(r)
 	lacking := false
 	if err == nil && signedIn != nil {
-		lacking, err = lp.core.Factors.Lacking(r.Context(), signedIn.User, factor.BySession(signedIn.SID, signedIn.ACR()))
+		lacking, err = lp.core.Factors.NeedsProof(r.Context(), signedIn.User, factor.NewSessionContext(signedIn.SID, signedIn.ACR()))
 	}
 	switch {
 	case err != nil:
@@ -215,13 +215,13 @@ func (lp *launchPage) addresses() (list []string) {
 	return list
 }
 
-var errPageExpired = oauth2.StartAgain("This page is too old, or was opened in another browser. Open it again.")
+var errPageExpired = oauth2.NewRestartError("This page is too old, or was opened in another browser. Open it again.")
 
 // showError shows an error page to the user.
 func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	message := page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
-	if e.Personal {
+	if e.IsUserCorrectable {
 		message = page.Message{
 			Title: page.T("Please start again"), Text: page.Problem(e),
 			Next: &page.Link{Address: launchPagePath, Text: page.T("Launch an app")},
@@ -237,7 +237,7 @@ func (lp *launchPage) submit(w http.ResponseWriter, r *http.Request, signedIn *s
 		err = lp.unseal(r, signedIn, p.Get("request"))
 	}
 	if err != nil {
-		lp.core.Trail.RecordRefusal(r, audit.Event{Kind: audit.Launch, User: signedIn.User.ID, Err: err})
+		lp.core.Trail.RecordRejection(r, audit.Event{Kind: audit.Launch, User: signedIn.User.ID, Err: err})
 		lp.showError(w, r, err)
 		return
 	}
@@ -262,12 +262,12 @@ func (lp *launchPage) unseal(r *http.Request, signedIn *session.SignedIn, sealed
 
 // launch launches the app. It checks the patient again, because a form can be manipulated.
 func (lp *launchPage) launch(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, app *client.Client, p oauth2.Parameters) {
-	audit.NoteGrant(r.Context(), app.ID, signedIn.User.ID, nil)
+	audit.RecordGrant(r.Context(), app.ID, signedIn.User.ID, nil)
 	handle, err := lp.register(r.Context(), signedIn, app, p)
 	switch {
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case errors.Is(err, launch.ErrNoRecord):
-		lp.core.Trail.RecordRefusal(r, audit.Event{Kind: audit.Launch, Err: &oauth2.Error{Code: "access_denied", Description: "the person may not choose the patient"}})
+		lp.core.Trail.RecordRejection(r, audit.Event{Kind: audit.Launch, Err: &oauth2.Error{Code: "access_denied", Description: "the person may not choose the patient"}})
 		lp.offer(w, r, signedIn, p, launchProblem{Unseen: true})
 	case errors.Is(err, errInvalid):
 		lp.offer(w, r, signedIn, p, launchProblem{Invalid: true})

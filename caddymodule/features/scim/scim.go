@@ -82,7 +82,7 @@ func (s *SCIM) Extend(core *authorize.Core) error {
 type service struct {
 	*endpoint.Responder
 	limiter   *lockout.Limiter // limits wrong tokens
-	ending    *deprovisioning.Ending
+	ending    *deprovisioning.Deprovisioner
 	durable   store.Store // stores the current names of Users
 	digest    []byte      // digest of the token
 	guessable bool        // the token has less than 128 bits
@@ -92,7 +92,7 @@ type service struct {
 func (s *service) answer(w http.ResponseWriter, r *http.Request, p *people.Provider) {
 	err := s.checkToken(r, p)
 	if err == nil {
-		audit.NoteAuthenticated(r.Context())
+		audit.RecordAuthenticated(r.Context())
 		err = s.serve(w, r, p)
 	}
 	if err != nil {
@@ -243,10 +243,10 @@ func (s *service) serveUser(w http.ResponseWriter, r *http.Request, p *people.Pr
 	return nil
 }
 
-func (s *service) end(ctx context.Context, p *people.Provider, found []people.Known, gone bool) error {
+func (s *service) end(ctx context.Context, p *people.Provider, found []people.StoredPerson, gone bool) error {
 	const reason = "the identity provider deactivated or deleted the person (SCIM)"
-	audit.NoteSessionEndReason(ctx, reason)
-	return s.ending.Accounts(ctx, p, found, reason, gone)
+	audit.RecordSessionEndReason(ctx, reason)
+	return s.ending.RevokeAccounts(ctx, p, found, reason, gone)
 }
 
 // user returns a User with its names.
@@ -260,11 +260,11 @@ func (s *service) user(p *people.Provider, id string, of names, active bool) use
 // refuse sends an error response (RFC 7644 §3.12). After a 5xx, the request may be retried.
 func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	s.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
+	s.Trail.RecordRejection(r, audit.Event{Kind: audit.Revocation, Err: err})
 	if e.HTTPStatus() == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	endpoint.TellWait(w, err)
+	endpoint.SetRetryAfter(w, err)
 	answer := map[string]any{
 		"schemas": []string{errorSchema}, "status": strconv.Itoa(e.HTTPStatus()), "detail": cmp.Or(e.Description, "not possible at this moment"),
 	}

@@ -161,7 +161,7 @@ var errSeveral = &oauth2.Error{
 
 // identify binds names to one person: the person with the externalId as sub, at the provider or the gateway, otherwise with
 // the userName, otherwise the first person who is later given the name.
-func (s *service) identify(ctx context.Context, p *people.Provider, of names) (names, []people.Known, error) {
+func (s *service) identify(ctx context.Context, p *people.Provider, of names) (names, []people.StoredPerson, error) {
 	of.Subject, of.Named = "", store.Now(s.durable).UnixNano()
 	found, err := s.called(ctx, p, of, s.ending.People.ByName)
 	for _, known := range found {
@@ -174,7 +174,7 @@ func (s *service) identify(ctx context.Context, p *people.Provider, of names) (n
 }
 
 // called returns the accounts with the externalId, otherwise the accounts that byName finds by the userName.
-func (s *service) called(ctx context.Context, p *people.Provider, of names, byName func(context.Context, *people.Provider, string) ([]people.Known, error)) (found []people.Known, err error) {
+func (s *service) called(ctx context.Context, p *people.Provider, of names, byName func(context.Context, *people.Provider, string) ([]people.StoredPerson, error)) (found []people.StoredPerson, err error) {
 	if of.ExternalID != "" {
 		found, err = s.ending.People.ByID(ctx, p, of.ExternalID)
 	}
@@ -185,7 +185,7 @@ func (s *service) called(ctx context.Context, p *people.Provider, of names, byNa
 }
 
 // person returns the accounts of the person to whom the id was issued, and their current names.
-func (s *service) person(ctx context.Context, p *people.Provider, id string, of names) (names, []people.Known, error) {
+func (s *service) person(ctx context.Context, p *people.Provider, id string, of names) (names, []people.StoredPerson, error) {
 	later, err := store.GetJSON[names](ctx, s.durable, userKey(p, id))
 	if err != nil {
 		return of, nil, err
@@ -195,7 +195,7 @@ func (s *service) person(ctx context.Context, p *people.Provider, id string, of 
 		found, err := s.ending.People.BySubject(ctx, p, of.Subject)
 		return of, found, err
 	}
-	found, err := s.called(ctx, p, of, func(ctx context.Context, p *people.Provider, name string) ([]people.Known, error) {
+	found, err := s.called(ctx, p, of, func(ctx context.Context, p *people.Provider, name string) ([]people.StoredPerson, error) {
 		return s.ending.People.FirstNamed(ctx, p, name, time.Unix(0, of.Named))
 	})
 	if errors.Is(err, people.ErrAmbiguous) {
@@ -205,7 +205,7 @@ func (s *service) person(ctx context.Context, p *people.Provider, id string, of 
 }
 
 // rename stores the current names of a User, and the person if they were not known when the id was issued.
-func (s *service) rename(ctx context.Context, p *people.Provider, id string, of, to names, found []people.Known) (names, error) {
+func (s *service) rename(ctx context.Context, p *people.Provider, id string, of, to names, found []people.StoredPerson) (names, error) {
 	next, err := of, error(nil)
 	next.ExternalID, next.UserName = cmp.Or(to.ExternalID, of.ExternalID), cmp.Or(to.UserName, of.UserName)
 	switch {

@@ -78,7 +78,7 @@ func (*Events) Extend(core *authorize.Core) error {
 type receiver struct {
 	*endpoint.Responder
 	durable store.Store // stores the used tokens
-	ending  *deprovisioning.Ending
+	ending  *deprovisioning.Deprovisioner
 }
 
 // serve handles a provider's events (RFC 8935 §2). Events without effect at the gateway, such as the verification of a stream,
@@ -103,7 +103,7 @@ func (e *receiver) receive(w http.ResponseWriter, r *http.Request, p *people.Pro
 	if err != nil {
 		return err
 	}
-	audit.NoteAuthenticated(r.Context())
+	audit.RecordAuthenticated(r.Context())
 	return e.once(r.Context(), p, token)
 }
 
@@ -119,7 +119,7 @@ func (e *receiver) once(ctx context.Context, p *people.Provider, token *relyingp
 		return err
 	}
 	lasting := time.Until(token.IssuedAt) + relyingparty.MaxEventAge + relyingparty.Leeway
-	_, err = store.Once(ctx, e.durable, store.Key("security-event", p.Key+"\x00"+token.ID), lasting, func() error {
+	_, err = store.RunOnce(ctx, e.durable, store.Key("security-event", p.Key+"\x00"+token.ID), lasting, func() error {
 		for _, name := range types {
 			if err := e.act(ctx, p, name, of); err != nil {
 				return err
@@ -133,12 +133,12 @@ func (e *receiver) once(ctx context.Context, p *people.Provider, token *relyingp
 // act applies an event. An account event with only a session as its subject ends that session.
 func (e *receiver) act(ctx context.Context, p *people.Provider, name string, of subject) error {
 	reason := "the identity provider says " + name[strings.LastIndexByte(name, '/')+1:]
-	audit.NoteSessionEndReason(ctx, reason)
+	audit.RecordSessionEndReason(ctx, reason)
 	if !endsAccount[name] || of.sub == "" && of.email == "" {
 		return e.endSessions(ctx, p, of)
 	}
 	if of.sub != "" { // the person may be signing in for the first time
-		if err := e.ending.Sessions.NoteEnded(ctx, p, of.sub, ""); err != nil {
+		if err := e.ending.Sessions.RecordUpstreamEnd(ctx, p, of.sub, ""); err != nil {
 			return err
 		}
 	}
@@ -146,7 +146,7 @@ func (e *receiver) act(ctx context.Context, p *people.Provider, name string, of 
 	if err != nil {
 		return err
 	}
-	return e.ending.Accounts(ctx, p, found, reason, strings.HasSuffix(name, "/account-purged"))
+	return e.ending.RevokeAccounts(ctx, p, found, reason, strings.HasSuffix(name, "/account-purged"))
 }
 
 // endSessions ends all sessions of a subject or, if the subject identifies a session, only that session.
@@ -166,7 +166,7 @@ func (e *receiver) endSessions(ctx context.Context, p *people.Provider, of subje
 	return err
 }
 
-func (e *receiver) known(ctx context.Context, p *people.Provider, of subject) ([]people.Known, error) {
+func (e *receiver) known(ctx context.Context, p *people.Provider, of subject) ([]people.StoredPerson, error) {
 	if of.email != "" {
 		return e.ending.People.ByName(ctx, p, of.email)
 	}
@@ -184,12 +184,12 @@ var eventDescriptions = map[string]string{
 func (e *receiver) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused, ok := errors.AsType[*relyingparty.EventError](err)
 	if !ok {
-		e.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
+		e.Trail.RecordRejection(r, audit.Event{Kind: audit.Revocation, Err: err})
 		e.WriteError(w, r, err)
 		return
 	}
 	description := eventDescriptions[refused.Code]
-	e.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: &oauth2.Error{Code: refused.Code, Description: description, Err: refused.Err}})
+	e.Trail.RecordRejection(r, audit.Event{Kind: audit.Revocation, Err: &oauth2.Error{Code: refused.Code, Description: description, Err: refused.Err}})
 	w.Header().Set("Content-Language", "en")
 	e.WriteJSON(w, http.StatusBadRequest, map[string]string{"err": refused.Code, "description": description})
 }

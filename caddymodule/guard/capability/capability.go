@@ -35,9 +35,9 @@ type Metadata struct {
 	Base string
 	// Changes are the changes to the statement.
 	Changes Changes
-	// Answered returns the operations that handlers in front of the FHIR server answer, once the request was handled. They are
+	// LocalOperations returns the operations that handlers in front of the FHIR server answer, once the request was handled. They are
 	// added to those of Changes. Default: none.
-	Answered func(r *http.Request) []AnsweredOperation
+	LocalOperations func(r *http.Request) []LocalOperation
 	// Limit is the maximum size in bytes of a statement that is changed; a larger one is an error. Default: 16 MiB.
 	Limit int64
 	// Memory limits the memory of all requests. Default: unlimited.
@@ -66,7 +66,7 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next messag
 	if err != nil {
 		return err
 	}
-	x := fhirserver.New(m.Base, fhirserver.Limits{Answer: m.Limit}, m.share(r), next, r)
+	x := fhirserver.New(m.Base, fhirserver.Limits{ResponseBytes: m.Limit}, m.share(r), next, r)
 	defer x.Share.Release()
 	if slices.Contains(parameters, smart.Parameter{Name: "mode", Value: "terminology"}) {
 		return x.Next.ServeHTTP(w, r)
@@ -104,11 +104,11 @@ func readMetadata(query string) ([]smart.Parameter, error) {
 }
 
 // Answer returns the FHIR server's statement with the changes.
-func (m *Metadata) Answer(x *fhirserver.Server, c message.Call, r *http.Request) (*message.Answer, error) {
+func (m *Metadata) Answer(x *fhirserver.Server, c message.Call, r *http.Request) (*message.Response, error) {
 	if _, err := readMetadata(c.Query); err != nil {
 		return nil, err
 	}
-	a, err := x.Ask(r.Context(), c)
+	a, err := x.Do(r.Context(), c)
 	if err != nil {
 		return nil, err
 	}
@@ -127,12 +127,12 @@ var metadataParameters = []string{"mode", "_format", "_pretty", "_summary", "_el
 
 // change changes a statement, or takes the result from the cache. A response that is not a statement is kept if it certainly
 // contains no patient data, and otherwise withheld, because no token is required.
-func (m *Metadata) change(a *message.Answer, r *http.Request) error {
+func (m *Metadata) change(a *message.Response, r *http.Request) error {
 	changes := m.Changes
-	if m.Answered != nil {
-		changes.Answered = slices.Concat(changes.Answered, m.Answered(r))
+	if m.LocalOperations != nil {
+		changes.LocalOperations = slices.Concat(changes.LocalOperations, m.LocalOperations(r))
 	}
-	of := sha256.Sum256(slices.Concat(a.Body, []byte{byte(len(changes.Answered))}))
+	of := sha256.Sum256(slices.Concat(a.Body, []byte{byte(len(changes.LocalOperations))}))
 	kept, ok := m.find(of)
 	if !ok {
 		text, err := Capabilities(a.Body, changes)
@@ -140,7 +140,7 @@ func (m *Metadata) change(a *message.Answer, r *http.Request) error {
 		case err != nil && isNobodys(a.Body):
 			return nil
 		case err != nil:
-			return message.Withheld(err)
+			return message.NewWithheldError(err)
 		}
 		sum := sha256.Sum256(text)
 		kept = keptStatement{of, text, `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
@@ -193,12 +193,12 @@ type Changes struct {
 	CORS bool
 	// Operations are the permitted operations. Others are removed from the statement. Default: those of [operation.NewOperations].
 	Operations operation.Operations
-	// Answered are operations that are answered in front of the FHIR server.
-	Answered []AnsweredOperation
+	// LocalOperations are operations that are answered in front of the FHIR server.
+	LocalOperations []LocalOperation
 }
 
-// AnsweredOperation is an operation in a CapabilityStatement.
-type AnsweredOperation struct {
+// LocalOperation is an operation in a CapabilityStatement.
+type LocalOperation struct {
 	// Type is the resource type on which it is called.
 	Type string
 	// Name is the name without the dollar sign.
@@ -313,7 +313,7 @@ func (e capabilityEditor) addOperations(of []byte, resourceType string) ([]byte,
 	listed, _ := resource.Field(of, "operation")
 	operations := slices.Collect(elements(listed))
 	before := len(operations)
-	for _, answered := range e.Answered {
+	for _, answered := range e.LocalOperations {
 		if answered.Type != resourceType || slices.ContainsFunc(operations, answered.isNamed) {
 			continue
 		}
@@ -330,7 +330,7 @@ func (e capabilityEditor) addOperations(of []byte, resourceType string) ([]byte,
 }
 
 // isNamed reports whether an element of operation has the same name.
-func (o AnsweredOperation) isNamed(operation []byte) bool {
+func (o LocalOperation) isNamed(operation []byte) bool {
 	name, _ := resource.Field(operation, "name")
 	return strings.TrimPrefix(resource.Text(name), "$") == o.Name
 }
@@ -345,7 +345,7 @@ func (e capabilityEditor) addResources(rest []byte) ([]byte, error) {
 		has[resource.Text(typ)] = true
 	}
 	before := len(resources)
-	for _, answered := range e.Answered {
+	for _, answered := range e.LocalOperations {
 		if has[answered.Type] {
 			continue
 		}
@@ -364,8 +364,8 @@ func (e capabilityEditor) addResources(rest []byte) ([]byte, error) {
 
 // TerminologyOperations returns the operations that a terminology service in front of the FHIR server answers: all, or only
 // $expand.
-func TerminologyOperations(all bool) []AnsweredOperation {
-	answered := []AnsweredOperation{answeredOn("ValueSet", "expand")}
+func TerminologyOperations(all bool) []LocalOperation {
+	answered := []LocalOperation{answeredOn("ValueSet", "expand")}
 	if !all {
 		return answered
 	}
@@ -374,8 +374,8 @@ func TerminologyOperations(all bool) []AnsweredOperation {
 		answeredOn("CodeSystem", "validate-code"), answeredOn("ConceptMap", "translate"))
 }
 
-func answeredOn(resourceType, name string) AnsweredOperation {
-	return AnsweredOperation{resourceType, name, "http://hl7.org/fhir/OperationDefinition/" + resourceType + "-" + name}
+func answeredOn(resourceType, name string) LocalOperation {
+	return LocalOperation{resourceType, name, "http://hl7.org/fhir/OperationDefinition/" + resourceType + "-" + name}
 }
 
 // oauthURIs is the extension for the OAuth endpoints (SMART App Launch 1, which many clients still use).

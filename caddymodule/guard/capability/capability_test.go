@@ -206,7 +206,7 @@ func TestCapabilities(t *testing.T) {
 			`"url": "https://gateway.example/fhir/R4"`, `"definition":"https://gateway.example/fhir/R4/OperationDefinition/Patient-it-everything"`, `http://other.example/OperationDefinition/export`,
 		}, []string{"backend.internal"}},
 		{"an address that begins like the server's", capability.Changes{BaseURL: "https://gateway.example", Operations: operation.NewOperations(op)}, []string{`"http://backend.internal:8080/fhirx"`}, nil},
-		{"operations answered before", capability.Changes{Answered: append(capability.TerminologyOperations(true), capability.AnsweredOperation{Type: "Patient", Name: "everything", Definition: "again"})}, []string{
+		{"operations answered before", capability.Changes{LocalOperations: append(capability.TerminologyOperations(true), capability.LocalOperation{Type: "Patient", Name: "everything", Definition: "again"})}, []string{
 			`{"type":"ValueSet","operation":[{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-expand","name":"expand"},{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-validate-code","name":"validate-code"}]}`,
 			`{"type":"CodeSystem"`, `CodeSystem-lookup`, `ConceptMap-translate`,
 		}, []string{`"again"`}},
@@ -235,7 +235,7 @@ func TestCapabilities(t *testing.T) {
 func TestCapabilitiesInPart(t *testing.T) {
 	t.Parallel()
 	const part = `{"resourceType":"CapabilityStatement", "name":"a"}`
-	got, err := capability.Capabilities([]byte(part), capability.Changes{BaseURL: "https://gateway.example", Answered: capability.TerminologyOperations(true)})
+	got, err := capability.Capabilities([]byte(part), capability.Changes{BaseURL: "https://gateway.example", LocalOperations: capability.TerminologyOperations(true)})
 	if err != nil || string(got) != part {
 		t.Errorf("%s, %v", got, err)
 	}

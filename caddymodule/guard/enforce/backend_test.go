@@ -97,7 +97,7 @@ func TestWithheld(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
-			g.Limits = fhirserver.Limits{Answer: 1000}
+			g.Limits = fhirserver.Limits{ResponseBytes: 1000}
 			g.server.Answers = map[string]http.HandlerFunc{"Observation/a1": func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", tt.media)
 				w.WriteHeader(tt.header)
@@ -117,7 +117,7 @@ func (f handler) ServeHTTP(w http.ResponseWriter, r *http.Request) error { retur
 func (f handler) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, error) {
 	t.Helper()
 	g := newGateway(t)
-	g.Limits = fhirserver.Limits{Answer: limit}
+	g.Limits = fhirserver.Limits{ResponseBytes: limit}
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
 	return w, g.Serve(w, r, f, enforce.Bearer{Rights: access.New(patientA, g.Shared)})

@@ -280,7 +280,7 @@ func TestBatchLimits(t *testing.T) {
 	}
 	asked := 0
 	g.server.Seen = func(*http.Request) { asked++ }
-	g.Limits = fhirserver.Limits{Answer: 200}
+	g.Limits = fhirserver.Limits{ResponseBytes: 200}
 	r = answered(t, g.submit(patientA, "batch", slices.Repeat([]string{request("GET", "Patient/a")}, 10)...), 10)
 	if r.status(0) != "200" || r.status(9) != "403" || asked > 4 {
 		t.Errorf("size: %s, %s after %d requests", r.status(0), r.status(9), asked)

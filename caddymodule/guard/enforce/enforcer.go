@@ -68,8 +68,8 @@ type Enforcer struct {
 	Judging func(ctx context.Context, i interaction.Interaction) (context.Context, func(error))
 	// Logger logs responses that operators should investigate: removed headers and aborted responses. Default: no log.
 	Logger *slog.Logger
-	// Decided is called with each decision, after the response. Default: none.
-	Decided func(r *http.Request, b Bearer, d Decision)
+	// OnDecision is called with each decision, after the response. Default: none.
+	OnDecision func(r *http.Request, b Bearer, d Decision)
 
 	conditionalDeletes write.ConditionalDeletes
 	bases              address.Bases // base URLs of the FHIR server, learned from its responses
@@ -108,8 +108,8 @@ func NewOperations(own ...Operation) operation.Operations { return operation.New
 // ParseOperation parses the definition of an operation: its name, its effect and its types.
 func ParseOperation(words ...string) (Operation, error) { return operation.ParseOperation(words...) }
 
-// AnswerOf returns the maximum size of a response that can be judged with a given amount of memory, in bytes.
-func AnswerOf(memory int64) int64 { return fhirserver.AnswerOf(memory) }
+// MaxResponseSize returns the maximum size of a response that can be judged with a given amount of memory, in bytes.
+func MaxResponseSize(memory int64) int64 { return fhirserver.MaxResponseSize(memory) }
 
 // NewMemory returns memory of a size in bytes, for responses up to the limit. Size 0: 256 MiB, or more if the limit
 // requires it.
@@ -159,8 +159,8 @@ type Decision struct {
 // Scope returns the scope that allows the interaction: the first, if several do. Empty if none does, or none is needed.
 func (d Decision) Scope() string { return allowing(d.rights, d.Interaction) }
 
-// Refused reports whether the request was rejected, as opposed to answered or failed (5xx).
-func (d Decision) Refused() bool {
+// IsRejected reports whether the request was rejected, as opposed to answered or failed (5xx).
+func (d Decision) IsRejected() bool {
 	refusal, ok := errors.AsType[*guard.Error](d.Err)
 	return ok && refusal.Status < 500
 }
@@ -182,7 +182,7 @@ func allowing(rights *access.Rights, i interaction.Interaction) string {
 func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, user interaction.Reference, t *guard.Token) ([]string, error) {
 	x, at := fhirserver.New(e.Base, e.Limits, e.share(t), next, r), message.Addresses{Path: e.Base, Base: e.BaseURL}
 	defer x.Share.Release()
-	a, err := x.Ask(r.Context(), message.Get(user.String(), ""))
+	a, err := x.Do(r.Context(), message.Get(user.String(), ""))
 	if err != nil || a.Status != http.StatusOK || !a.IsJSON() {
 		return nil, err
 	}
@@ -211,8 +211,8 @@ func (e *Enforcer) share(t *guard.Token) *fairmemory.Share {
 func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.NextHandler, b Bearer) error {
 	at := message.Addresses{Path: e.Base, Base: e.BaseURL}
 	x := &exchange{e: e, bearer: b, r: r, server: fhirserver.New(e.Base, e.Limits, e.share(b.Token), next, r)}
-	x.judge = judge.Judge{Server: &x.server, At: at, Policies: e.Policies, R: r, Token: b.Token, Granted: b.Rights}
-	x.pages = paging.Pages{Sealing: e.Sealing, States: e.PageStates, Binding: b.Binding, At: at, AsSent: len(e.Policies) > 0}
+	x.judge = judge.Judge{Server: &x.server, Addresses: at, Policies: e.Policies, R: r, Token: b.Token, Granted: b.Rights}
+	x.pages = paging.Pages{Sealing: e.Sealing, States: e.PageStates, Binding: b.Binding, Addresses: at, FullRequestLinks: len(e.Policies) > 0}
 	x.rewriting = x.newRewriting()
 	x.server.Observe = x.rewriting.observe
 	defer x.server.Share.Release()
@@ -224,14 +224,14 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 		x.server.Share.ShrinkTo(int64(len(a.Body)))
 		err = a.Write(w, r)
 		if a.Buffer != nil {
-			message.GiveBack(a.Buffer)
+			message.ReleaseBuffer(a.Buffer)
 		}
 	}
 	if refusal, ok := errors.AsType[*guard.Error](err); ok {
 		refusal.Scope = b.Rights.WithoutHeld(refusal.Scope)
 	}
-	if e.Decided != nil {
-		e.Decided(r, b, x.decision(i, err))
+	if e.OnDecision != nil {
+		e.OnDecision(r, b, x.decision(i, err))
 	}
 	if x.aborted {
 		panic(http.ErrAbortHandler)
@@ -242,20 +242,20 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 // sealedLinks are the paths below the FHIR base of sealed links.
 var sealedLinks = []struct {
 	path  string
-	serve func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, *message.Answer, error)
+	serve func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, *message.Response, error)
 }{
 	{paging.PagePath, (*exchange).servePage},
-	{export.JobPath, func(x *exchange, _ http.ResponseWriter, sealed string) (interaction.Interaction, *message.Answer, error) {
+	{export.JobPath, func(x *exchange, _ http.ResponseWriter, sealed string) (interaction.Interaction, *message.Response, error) {
 		return x.beforePolicies().exports().ServeJob(sealed)
 	}},
-	{export.FilePath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, *message.Answer, error) {
+	{export.FilePath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, *message.Response, error) {
 		i, err := x.beforePolicies().exports().ServeFile(w, sealed)
 		return i, nil, err
 	}},
 }
 
 // serve answers the client's request, and returns its interaction. A nil answer means that the response is already written.
-func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *message.Answer, err error) {
+func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *message.Response, err error) {
 	c, err := x.call()
 	if err != nil {
 		return i, nil, err
@@ -268,11 +268,11 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *m
 	if i, err = c.Interaction(); err != nil {
 		return i, nil, err
 	}
-	if x.passes(i) && x.judge.LeavesPassing(c, i) {
+	if x.passes(i) && x.judge.MayForward(c, i) {
 		return i, nil, x.pass(w, c, i)
 	}
-	if x.isHopeless(i) {
-		return i, nil, message.Refused(x.judge.Rights(), i)
+	if x.isDeniedForAnyBody(i) {
+		return i, nil, message.InsufficientScope(x.judge.Rights(), i)
 	}
 	if c, i, err = x.withBody(c, i); err != nil {
 		return i, nil, err
@@ -293,8 +293,8 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *m
 	return i, a, err
 }
 
-// isHopeless reports whether no scope allows the interaction with any body, so that the body need not be read.
-func (x *exchange) isHopeless(i interaction.Interaction) bool {
+// isDeniedForAnyBody reports whether no scope allows the interaction with any body, so that the body need not be read.
+func (x *exchange) isDeniedForAnyBody(i interaction.Interaction) bool {
 	if i.Type == "" || i.Type == smart.AnyType || len(x.e.Policies) > 0 {
 		return false
 	}
@@ -320,7 +320,7 @@ func (x *exchange) passes(i interaction.Interaction) bool {
 	return row.passes != nil && row.passes(x, i) && paging.RefusePaging(i.Parameters) == nil
 }
 
-func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interaction.Interaction, a *message.Answer, err error) {
+func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interaction.Interaction, a *message.Response, err error) {
 	if err := message.CheckFormat(x.r.Header, nil); err != nil {
 		return i, nil, err
 	}
@@ -328,9 +328,9 @@ func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interactio
 	if err != nil {
 		return i, nil, err
 	}
-	if len(at.Places) == 1 && !at.IsStart() && x.passes(i) && x.judge.LeavesPassing(c, i) {
+	if len(at.Branches) == 1 && !at.IsStart() && x.passes(i) && x.judge.MayForward(c, i) {
 		r := x.r
-		r.URL = &url.URL{Path: strings.TrimSuffix(x.e.Base+"/"+at.Places[0].Path, "/"), RawQuery: at.Places[0].Query}
+		r.URL = &url.URL{Path: strings.TrimSuffix(x.e.Base+"/"+at.Branches[0].Path, "/"), RawQuery: at.Branches[0].Query}
 		r.RequestURI = r.URL.RequestURI()
 		return i, nil, x.pass(w, c, i)
 	}
@@ -344,7 +344,7 @@ func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interactio
 	if row.page == nil {
 		return i, nil, message.NotFound()
 	}
-	a, err = row.page(ctx, of, c, i, at, x.pages.At.URL(paging.PagePath+sealed, ""))
+	a, err = row.page(ctx, of, c, i, at, x.pages.Addresses.URL(paging.PagePath+sealed, ""))
 	return i, a, err
 }
 
@@ -365,12 +365,12 @@ func (x answerer) forCall(ctx context.Context, c message.Call, i interaction.Int
 }
 
 // Answer answers a call, which is the client's or an entry of its batch.
-func (x answerer) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x answerer) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	return x.Collect(ctx, c, i, nil)
 }
 
 // Collect is like Answer, but for a write that the collector defers. With a nil collector, the write is sent.
-func (x answerer) Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (a *message.Answer, err error) {
+func (x answerer) Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (a *message.Response, err error) {
 	ctx, done := x.judging(ctx, i)
 	defer func() { done(err) }()
 	of, err := x.forCall(ctx, c, i)
@@ -397,15 +397,15 @@ func (x answerer) CheckSearch(ctx context.Context, c message.Call, i interaction
 	return of.searches().Check(ctx, c, i)
 }
 
-// PassesSingle reports whether an entry about a single resource needs no judging.
-func (x *exchange) PassesSingle(c message.Call, i interaction.Interaction) bool {
-	return interactions[i.Kind].single && x.passes(i) && x.judge.LeavesPassing(c, i)
+// ForwardsEntry reports whether an entry about a single resource needs no judging.
+func (x *exchange) ForwardsEntry(c message.Call, i interaction.Interaction) bool {
+	return interactions[i.Kind].single && x.passes(i) && x.judge.MayForward(c, i)
 }
 
-// Decided reports the decision about an entry.
-func (x *exchange) Decided(i interaction.Interaction, err error) {
-	if x.e.Decided != nil {
-		x.e.Decided(x.r, x.bearer, x.decision(i, err))
+// ReportDecision reports the decision about an entry.
+func (x *exchange) ReportDecision(i interaction.Interaction, err error) {
+	if x.e.OnDecision != nil {
+		x.e.OnDecision(x.r, x.bearer, x.decision(i, err))
 	}
 }
 

@@ -66,7 +66,7 @@ func (x *exchange) readBody(c message.Call, i interaction.Interaction) ([]byte, 
 	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: message.ErrBody}
 	}
-	body, err := io.ReadAll(x.server.Reading(x.r.Context(), x.r.Body))
+	body, err := io.ReadAll(x.server.LimitBody(x.r.Context(), x.r.Body))
 	refusal, refused := errors.AsType[*guard.Error](err)
 	switch {
 	case refused:
@@ -108,7 +108,7 @@ func isBinary(i interaction.Interaction) bool {
 
 // wantsContent reports whether a response is a Binary and the client prefers its content in its own format: the client names
 // no FHIR format, or gives it a lower weight (R4 binary.html#rest).
-func wantsContent(header http.Header, i interaction.Interaction, a *message.Answer) bool {
+func wantsContent(header http.Header, i interaction.Interaction, a *message.Response) bool {
 	if a.Status != http.StatusOK {
 		return false
 	}
@@ -122,7 +122,7 @@ func wantsContent(header http.Header, i interaction.Interaction, a *message.Answ
 }
 
 // contentType returns the contentType of a Binary.
-func contentType(a *message.Answer) string {
+func contentType(a *message.Response) string {
 	res, err := resource.Parse(a.Body)
 	if err != nil {
 		return ""
@@ -138,19 +138,19 @@ func mediaOf(contentType string) string {
 }
 
 // content returns the response with the decoded data of the Binary as its body.
-func content(a *message.Answer) (*message.Answer, error) {
+func content(a *message.Response) (*message.Response, error) {
 	res, err := resource.Parse(a.Body)
 	if err != nil {
-		return nil, message.Withheld(err)
+		return nil, message.NewWithheldError(err)
 	}
 	value, _ := res.Member("data")
 	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(resource.Text(value)), ""))
 	if err != nil {
-		return nil, message.Withheld(fmt.Errorf("data of a Binary: %w", err))
+		return nil, message.NewWithheldError(fmt.Errorf("data of a Binary: %w", err))
 	}
 	header := maps.Clone(a.Header)
 	setContent(header, contentType(a))
-	return &message.Answer{Status: a.Status, Header: header, Body: data, Buffer: a.Buffer}, nil
+	return &message.Response{Status: a.Status, Header: header, Body: data, Buffer: a.Buffer}, nil
 }
 
 // setContent sets the headers for the content of a Binary. The content may have any type, so browsers must not execute it
@@ -206,7 +206,7 @@ func binary(c message.Call, i interaction.Interaction, limit int64) (message.Cal
 // answerContent answers the read of a Binary with its content. It judges the Binary without its data, and then streams the
 // content from the FHIR server, regardless of its length. If the FHIR server does not return the content of the judged version,
 // answerContent reads the Binary in FHIR JSON and judges it as a whole.
-func (x *exchange) answerContent(ctx context.Context, w http.ResponseWriter, c message.Call, i interaction.Interaction) (_ *message.Answer, err error) {
+func (x *exchange) answerContent(ctx context.Context, w http.ResponseWriter, c message.Call, i interaction.Interaction) (_ *message.Response, err error) {
 	ctx, done := x.judging(ctx, i)
 	defer func() { done(err) }()
 	of, err := x.beforePolicies().forCall(ctx, c, i)
@@ -220,7 +220,7 @@ func (x *exchange) answerContent(ctx context.Context, w http.ResponseWriter, c m
 	}
 	etag := meta.Header.Get("Etag")
 	if message.IsNotModified(x.r.Header, etag) {
-		return &message.Answer{Status: http.StatusOK, Header: http.Header{"Etag": {etag}}}, nil
+		return &message.Response{Status: http.StatusOK, Header: http.Header{"Etag": {etag}}}, nil
 	}
 	p := contentWriter{ResponseWriter: w, etag: etag, content: etag, contentType: contentType(meta), context: contextOf(res)}
 	if began, err := p.pass(ctx, x, message.Call{Method: c.Method, Path: c.Path}); began || err != nil {
@@ -240,14 +240,14 @@ func (x *exchange) answerContent(ctx context.Context, w http.ResponseWriter, c m
 	p.etag, p.content = a.Header.Get("Etag"), `"`+hash+`"`
 	began, err := p.pass(ctx, x, message.Call{Method: c.Method, Path: c.Path + "/$binary-access-read", Query: "path=Binary"})
 	if !began && err == nil {
-		err = message.Withheld(errContent)
+		err = message.NewWithheldError(errContent)
 	}
 	return nil, err
 }
 
 // externalHash returns the SHA-256 hash of a content that HAPI stores outside of its Binary because it exceeds 10 MB, and
 // returns only from the operation $binary-access-read. Empty if the Binary contains its content.
-func externalHash(a *message.Answer) string {
+func externalHash(a *message.Response) string {
 	res, err := resource.Parse(a.Body)
 	if _, inside := res.Member("data"); err != nil || inside {
 		return ""
@@ -305,7 +305,7 @@ func (p contentWriter) pass(ctx context.Context, x *exchange, c message.Call) (b
 		}
 	}
 	err = func() error {
-		defer func() { message.ForgiveAbort(recover(), p.refused) }()
+		defer func() { message.RepanicUnlessAborted(recover(), p.refused) }()
 		return x.server.Pass(ctx, call, []string{contentAccept}, &p)
 	}()
 	if p.refused != nil {
@@ -346,7 +346,7 @@ func (p *contentWriter) WriteHeader(status int) {
 
 // isContent reports whether a response is the content of the judged version.
 func (p *contentWriter) isContent(status int) bool {
-	a := message.Answer{Status: status, Header: p.header}
+	a := message.Response{Status: status, Header: p.header}
 	media := mediaOf(p.header.Get("Content-Type"))
 	context := p.header.Get("X-Security-Context")
 	return (status == http.StatusOK || status == http.StatusPartialContent) &&

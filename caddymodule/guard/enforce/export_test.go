@@ -301,7 +301,7 @@ func TestExportFileWithheld(t *testing.T) {
 				g, h := exporting(t, &query), access.Holder{Scope: scope}
 				file := g.exportedFile(h, g.export(h, "$export"))
 				g.server.Answers["Binary/patients"] = tt.answer
-				g.Limits.Answer = 2000
+				g.Limits.ResponseBytes = 2000
 				got := g.send(h, asked("GET", file))
 				if text, _ := io.ReadAll(got.Body); got.StatusCode != tt.status || strings.Contains(string(text), "resourceType") {
 					t.Errorf("%s: status %d, want %d: %s", scope, got.StatusCode, tt.status, text)

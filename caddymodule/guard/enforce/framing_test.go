@@ -353,7 +353,7 @@ func TestLateFailure(t *testing.T) {
 		var log bytes.Buffer
 		decided := make(chan error, 1)
 		s.g.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		s.g.Decided = func(_ *http.Request, _ enforce.Bearer, d enforce.Decision) { decided <- d.Err }
+		s.g.OnDecision = func(_ *http.Request, _ enforce.Bearer, d enforce.Decision) { decided <- d.Err }
 		response, text, err := s.send(t, http.MethodGet, "Observation", "")
 		if err == nil {
 			t.Errorf("HTTP/2 %t: status %d, %d bytes as if complete", http2, response.StatusCode, len(text))

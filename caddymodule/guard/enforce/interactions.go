@@ -20,12 +20,12 @@ import (
 // row is the handling of an interaction. An empty field denies.
 type row struct {
 	// answer answers a call.
-	answer func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction) (*message.Answer, error)
+	answer func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction) (*message.Response, error)
 	// passes reports whether the scopes cover every resource that the request and response can contain, so that both pass
 	// unjudged.
 	passes func(x *exchange, i interaction.Interaction) bool
 	// page answers a page link from a position on.
-	page func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error)
+	page func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Response, error)
 	// single is true for interactions with a single resource, named by the path or sent as the body.
 	single bool
 }
@@ -68,66 +68,66 @@ func init() { // in init, because entries of a bundle are dispatched by the same
 }
 
 // answering returns a function that answers a call with the answerer for its interaction.
-func answering[T any](by func(answerer) T, answer func(T, context.Context, message.Call, interaction.Interaction) (*message.Answer, error)) func(context.Context, answerer, message.Call, interaction.Interaction) (*message.Answer, error) {
-	return func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func answering[T any](by func(answerer) T, answer func(T, context.Context, message.Call, interaction.Interaction) (*message.Response, error)) func(context.Context, answerer, message.Call, interaction.Interaction) (*message.Response, error) {
+	return func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction) (*message.Response, error) {
 		return answer(by(x), ctx, c, i)
 	}
 }
 
 // paged is like answering, but for a page link.
-func paged[T any](by func(answerer) T, answer func(T, context.Context, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error)) func(context.Context, answerer, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error) {
-	return func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
+func paged[T any](by func(answerer) T, answer func(T, context.Context, message.Call, interaction.Interaction, paging.Position, string) (*message.Response, error)) func(context.Context, answerer, message.Call, interaction.Interaction, paging.Position, string) (*message.Response, error) {
+	return func(ctx context.Context, x answerer, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Response, error) {
 		return answer(by(x), ctx, c, i, at, self)
 	}
 }
 
 func (x answerer) reads() *read.Reads {
-	return &read.Reads{Server: &x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages}
+	return &read.Reads{Server: &x.server, Judge: x.judge, Addresses: x.pages.Addresses, Pages: x.pages}
 }
 
 func (x answerer) searches() *search.Searches {
 	return &search.Searches{
-		Server: &x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages, Parameters: x.e.Parameters, Shared: x.e.Shared,
-		InCompartments: x.e.CompartmentSearch, Requests: x.server.Limits.Requests, Limit: x.server.Limits.Answer,
+		Server: &x.server, Judge: x.judge, Addresses: x.pages.Addresses, Pages: x.pages, Parameters: x.e.Parameters, Shared: x.e.Shared,
+		InCompartments: x.e.CompartmentSearch, Requests: x.server.Limits.Requests, Limit: x.server.Limits.ResponseBytes,
 	}
 }
 
 func (x answerer) writes() *write.Writes {
 	return &write.Writes{
-		Server: &x.server, Judge: x.judge, At: x.pages.At, Searches: x.searches(), Reads: x.reads(), Shared: x.e.Shared,
+		Server: &x.server, Judge: x.judge, Addresses: x.pages.Addresses, Searches: x.searches(), Reads: x.reads(), Shared: x.e.Shared,
 		Upsert: x.e.Upsert, ConditionalDeletes: &x.e.conditionalDeletes, Limit: x.server.Limits.Body, Collect: x.collect,
 	}
 }
 
 func (x answerer) operations() *operation.Calls {
 	return &operation.Calls{
-		Server: &x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages, Writes: x.writes(), Exports: x.exports(),
-		List: x.e.Operations, ExpandScopes: x.e.ExpandScopes, Shared: x.e.Shared, Limit: x.server.Limits.Answer,
+		Server: &x.server, Judge: x.judge, Addresses: x.pages.Addresses, Pages: x.pages, Writes: x.writes(), Exports: x.exports(),
+		List: x.e.Operations, ExpandScopes: x.e.ExpandScopes, Shared: x.e.Shared, Limit: x.server.Limits.ResponseBytes,
 	}
 }
 
 func (x answerer) exports() *export.Exports {
 	return &export.Exports{
-		Server: &x.server, Judge: x.judge, At: x.pages.At, Sealing: x.e.Sealing, Binding: x.bearer.Binding, R: x.r,
-		Parameters: x.e.Parameters, Limit: x.server.Limits.Answer,
+		Server: &x.server, Judge: x.judge, Addresses: x.pages.Addresses, Sealing: x.e.Sealing, Binding: x.bearer.Binding, R: x.r,
+		Parameters: x.e.Parameters, Limit: x.server.Limits.ResponseBytes,
 	}
 }
 
 func (x answerer) bundles() *bundle.Bundles {
-	return &bundle.Bundles{Server: &x.server, Judge: x.judge, At: x.pages.At, Entries: x, MaxEntries: x.server.Limits.Entries, Limit: x.server.Limits.Answer}
+	return &bundle.Bundles{Server: &x.server, Judge: x.judge, Addresses: x.pages.Addresses, Entries: x, MaxEntries: x.server.Limits.Entries, Limit: x.server.Limits.ResponseBytes}
 }
 
 func passesRead(x *exchange, i interaction.Interaction) bool {
-	return x.judge.Rights().Whole(i.Type, smart.Read)
+	return x.judge.Rights().IsUnrestricted(i.Type, smart.Read)
 }
 
 // passesAll reports whether a scope covers all resources of all types.
 func passesAll(x *exchange, _ interaction.Interaction) bool {
-	return x.judge.Rights().Whole(smart.AnyType, smart.Search)
+	return x.judge.Rights().IsUnrestricted(smart.AnyType, smart.Search)
 }
 
 func passesSearch(x *exchange, i interaction.Interaction) bool {
-	return x.judge.Rights().Whole(smart.AnyType, smart.Search) || x.judge.Rights().Whole(i.Type, smart.Search) && x.r.Method == http.MethodGet && x.beforePolicies().searches().IsPlain(i)
+	return x.judge.Rights().IsUnrestricted(smart.AnyType, smart.Search) || x.judge.Rights().IsUnrestricted(i.Type, smart.Search) && x.r.Method == http.MethodGet && x.beforePolicies().searches().IsPlain(i)
 }
 
 func passesCompartment(x *exchange, i interaction.Interaction) bool {
@@ -137,22 +137,22 @@ func passesCompartment(x *exchange, i interaction.Interaction) bool {
 // passesWrite reports whether a write passes. Its body may contain conditional references, which search any type.
 func passesWrite(x *exchange, i interaction.Interaction) bool {
 	rights := x.judge.Rights()
-	return !write.MayAct(rights, i.Type) && len(rights.Opening(i.Type)) == 0 && rights.Whole(i.Type, i.Permission()|smart.Read) && rights.Whole(smart.AnyType, smart.Search) &&
+	return !write.MayAct(rights, i.Type) && len(rights.Opening(i.Type)) == 0 && rights.IsUnrestricted(i.Type, i.Permission()|smart.Read) && rights.IsUnrestricted(smart.AnyType, smart.Search) &&
 		write.MayExtend(rights, x.r.Header, i)
 }
 
 func passesDelete(x *exchange, i interaction.Interaction) bool {
 	rights := x.judge.Rights()
-	return rights.Whole(i.Type, smart.Delete|smart.Read) && write.MayExtend(rights, x.r.Header, i)
+	return rights.IsUnrestricted(i.Type, smart.Delete|smart.Read) && write.MayExtend(rights, x.r.Header, i)
 }
 
 // passesOperation decides without building the whole answerer, because most operations pass.
 func passesOperation(x *exchange, i interaction.Interaction) bool {
 	deciding := operation.Calls{Judge: &x.judge, List: x.e.Operations, ExpandScopes: x.e.ExpandScopes}
-	return deciding.Passes(x.r.Method, i)
+	return deciding.ForwardsUnjudged(x.r.Method, i)
 }
 
-func answerCapabilities(ctx context.Context, x answerer, c message.Call, _ interaction.Interaction) (*message.Answer, error) {
+func answerCapabilities(ctx context.Context, x answerer, c message.Call, _ interaction.Interaction) (*message.Response, error) {
 	m := x.e.Metadata
 	if m == nil {
 		m = &capability.Metadata{Changes: capability.Changes{BaseURL: x.e.BaseURL}}

@@ -101,7 +101,7 @@ func TestMemory(t *testing.T) {
 				if status != want {
 					t.Errorf("status %d, want %d: %v", status, want, err)
 				}
-				if held := g.Memory.Held(); held != 0 {
+				if held := g.Memory.InUse(); held != 0 {
 					t.Errorf("%d bytes are held in the end", held)
 				}
 			})
@@ -181,7 +181,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 					t.Error("status 200")
 				}
 			}()
-			if held := g.Memory.Held(); held != 1<<20-10_000 {
+			if held := g.Memory.InUse(); held != 1<<20-10_000 {
 				t.Errorf("%d bytes are held in the end", held-(1<<20-10_000))
 			}
 		})
@@ -196,7 +196,7 @@ type heldWhileWritten struct {
 }
 
 func (w *heldWhileWritten) Write(p []byte) (int, error) {
-	w.held = w.memory.Held()
+	w.held = w.memory.InUse()
 	return w.ResponseRecorder.Write(p)
 }
 
@@ -289,7 +289,7 @@ func TestSlowMetadata(t *testing.T) {
 			go ask(unread{httptest.NewRecorder(), gone}, "slow")
 		}
 		synctest.Wait()
-		if held := memory.Held(); held > 50_000 {
+		if held := memory.InUse(); held > 50_000 {
 			t.Errorf("a network holds %d bytes", held)
 		}
 		start := time.Now()
@@ -324,7 +324,7 @@ func TestThousandAtOnce(t *testing.T) {
 	const length, memory = 10_000, 100_000
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t)
-		g.Limits.Answer, g.Memory = length, fairmemory.New(memory, fhirserver.Patience)
+		g.Limits.ResponseBytes, g.Memory = length, fairmemory.New(memory, fhirserver.Patience)
 		answer := dripping(padded(length))
 		var served, refused atomic.Int64
 		var all, group sync.WaitGroup
@@ -345,14 +345,14 @@ func TestThousandAtOnce(t *testing.T) {
 				default:
 					t.Errorf("status %d: %v", status, err)
 				}
-				if held := g.Memory.Held(); held > memory {
+				if held := g.Memory.InUse(); held > memory {
 					t.Errorf("%d bytes are held", held)
 				}
 			})
 		}
 		group.Wait()
-		if served.Load() < 900 || g.Memory.Held() != 0 {
-			t.Errorf("%d were served and %d refused, with %d bytes held in the end", served.Load(), refused.Load(), g.Memory.Held())
+		if served.Load() < 900 || g.Memory.InUse() != 0 {
+			t.Errorf("%d were served and %d refused, with %d bytes held in the end", served.Load(), refused.Load(), g.Memory.InUse())
 		}
 	})
 }
@@ -376,7 +376,7 @@ func TestMemoryBeforeScopes(t *testing.T) {
 		if err := ask(httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)); !errors.Is(err, message.ErrCostly) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if held := memory.Held(); held != 0 {
+		if held := memory.InUse(); held != 0 {
 			t.Errorf("%s: %d bytes are held in the end", name, held)
 		}
 	}

@@ -579,7 +579,7 @@ func TestLargeMatches(t *testing.T) {
 			}
 			g := newGateway(t)
 			g.next = offsetPages(all)
-			g.Limits = fhirserver.Limits{Answer: tt.limit}
+			g.Limits = fhirserver.Limits{ResponseBytes: tt.limit}
 			status, found := http.StatusOK, 0
 			for at := "Observation?subject=Patient/a&_sort=_id&_count=20"; at != "" && status == http.StatusOK && found <= len(all); {
 				var b bundle
@@ -867,7 +867,7 @@ func TestJudgedPagesEnd(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g, asked := operating(t), 0
-			g.Limits.Answer = tt.limit
+			g.Limits.ResponseBytes = tt.limit
 			g.server.Answers["Patient/a/$everything"] = answering(linkedTo(tt.page, "/Patient/a/$everything", fhirtest.Address+"?_getpages=0"))
 			g.server.Answers[""] = func(w http.ResponseWriter, r *http.Request) {
 				asked++

@@ -51,7 +51,7 @@ var errTestRule = errors.New("failed")
 
 func (p *testPolicy) Failed(_ *http.Request, err error) { p.failed = append(p.failed, err.Error()) }
 
-func (p *testPolicy) Judge(_ context.Context, r rule.Request) rule.Judgement {
+func (p *testPolicy) Evaluate(_ context.Context, r rule.Request) rule.Evaluation {
 	whole, open := testResources{p.t, nil}, testResources{p.t, nil}
 	for _, of := range p.rules {
 		onResource := func(c string) bool { return strings.Contains(c, "resource.") }
@@ -69,11 +69,11 @@ func (p *testPolicy) Judge(_ context.Context, r rule.Request) rule.Judgement {
 			whole.rules = append(whole.rules, of)
 		}
 	}
-	d := whole.Judge(context.Background(), resource.Resource{})
+	d := whole.Evaluate(context.Background(), resource.Resource{})
 	if d.Effect == rule.Deny || len(open.rules) == 0 {
-		return rule.Judgement{Decision: d}
+		return rule.Evaluation{Decision: d}
 	}
-	return rule.Judgement{Decision: d, Resources: open}
+	return rule.Evaluation{Decision: d, Resources: open}
 }
 
 // evaluate returns "true", "false" or "fails".
@@ -115,7 +115,7 @@ func (o testResources) MayDeny() bool { return o.has(rule.Deny) }
 
 func (o testResources) MayAllow() bool { return o.has(rule.Allow) }
 
-func (o testResources) LooksAt(element string) bool {
+func (o testResources) DependsOn(element string) bool {
 	return slices.ContainsFunc(o.rules, func(r testRule) bool {
 		return slices.ContainsFunc(r.conditions, func(c string) bool { return strings.HasPrefix(c, "resource."+element+" ") })
 	})
@@ -127,7 +127,7 @@ func (o testResources) DeniesType(_ context.Context, resourceType string) bool {
 	})
 }
 
-func (o testResources) Judge(_ context.Context, res resource.Resource) (d rule.Decision) {
+func (o testResources) Evaluate(_ context.Context, res resource.Resource) (d rule.Decision) {
 	for _, effect := range []rule.Effect{rule.Deny, rule.Allow} {
 		for _, r := range o.rules {
 			if r.effect != effect {

@@ -33,7 +33,7 @@ func (x *exchange) pass(w http.ResponseWriter, c message.Call, i interaction.Int
 	}
 	defer p.release()
 	defer func() {
-		if message.ForgiveAbort(recover(), p.failed); p.failed != nil {
+		if message.RepanicUnlessAborted(recover(), p.failed); p.failed != nil {
 			err = p.failed
 		}
 		if x.aborted = err != nil && p.sent; x.aborted && !p.isClientGone {
@@ -83,7 +83,7 @@ type passing struct {
 	i       interaction.Interaction
 	asked   string      // path below the FHIR base
 	raw     bool        // content of a Binary, which is not rewritten
-	own     bool        // the header being written is of a response of this process: see [passing.BeginOwn]
+	own     bool        // the header being written is of a response of this process: see [passing.BeginLocalResponse]
 	header  http.Header // until it is sent
 	status  int         // 0 before WriteHeader
 	rewrite bool        // the body is FHIR JSON or XML
@@ -204,7 +204,7 @@ func (p *passing) checkMedia(first []byte) error {
 		p.held = message.Buffers.Get().(*bytes.Buffer)
 		return nil
 	case p.status >= http.StatusBadRequest:
-		return message.Failed(&message.Answer{Status: p.status, Header: p.header})
+		return message.Failed(&message.Response{Status: p.status, Header: p.header})
 	case media == "", otherMedia[media], len(begins) > 0 && begins[0] == '<' && p.i.Kind != interaction.Operation:
 		return message.NotRewritten(fmt.Errorf("%w: Content-Type %q", errFormatOut, media))
 	}
@@ -216,7 +216,7 @@ func (p *passing) pieces(b []byte, last bool) error {
 	defer p.x.server.Share.ShrinkTo(0)
 	if p.held != nil {
 		held := p.held
-		defer message.GiveBack(held)
+		defer message.ReleaseBuffer(held)
 		p.held = nil
 		_, _ = held.Write(b) // never fails
 		b = held.Bytes()
@@ -227,7 +227,7 @@ func (p *passing) pieces(b []byte, last bool) error {
 	out, err := p.append(emptied(p.out, len(b)), b, last)
 	switch {
 	case err != nil && p.status >= http.StatusBadRequest:
-		return message.Failed(&message.Answer{Status: p.status, Header: p.header})
+		return message.Failed(&message.Response{Status: p.status, Header: p.header})
 	case err != nil:
 		return message.NotRewritten(err)
 	}
@@ -252,7 +252,7 @@ func (p *passing) finish() error {
 	case p.failed != nil:
 		return p.failed
 	case p.status == 0:
-		return message.Withheld(message.ErrNoAnswer)
+		return message.NewWithheldError(message.ErrNoAnswer)
 	case p.rewrite && !message.HasNoContent(p.status) && p.x.r.Method != http.MethodHead:
 		return p.pieces(nil, true)
 	case !p.sent:
@@ -265,7 +265,7 @@ func (p *passing) finish() error {
 func (p *passing) release() {
 	for _, b := range []**bytes.Buffer{&p.held, &p.out, &p.scratch} {
 		if *b != nil {
-			message.GiveBack(*b)
+			message.ReleaseBuffer(*b)
 			*b = nil
 		}
 	}
@@ -298,9 +298,9 @@ func withoutAsync(header http.Header) {
 	}
 }
 
-// BeginOwn marks the header written before end is called as that of a response that this process generated from
+// BeginLocalResponse marks the header written before end is called as that of a response that this process generated from
 // definitions, which has no links to seal. The mark has no effect for interactions that do not request definitions.
-func (p *passing) BeginOwn() (end func()) {
+func (p *passing) BeginLocalResponse() (end func()) {
 	p.own = operation.AsksDefinitions(p.i)
 	return func() { p.own = false }
 }
@@ -323,7 +323,7 @@ type rewriting struct {
 }
 
 func (x *exchange) newRewriting() rewriting {
-	return rewriting{e: x.e, at: x.pages.At, key: address.Key(x.r), format: message.JSON}
+	return rewriting{e: x.e, at: x.pages.Addresses, key: address.Key(x.r), format: message.JSON}
 }
 
 // findsResources reports whether the response to an interaction is a Bundle of resources that the FHIR server finds. The
@@ -375,7 +375,7 @@ func (w *rewriting) headers(header http.Header, asked string) {
 }
 
 // observe learns the FHIR server's base URL from its response to a call, before the response is judged.
-func (w *rewriting) observe(c message.Call, a *message.Answer) {
+func (w *rewriting) observe(c message.Call, a *message.Response) {
 	for _, name := range []string{"Location", "Content-Location"} {
 		if text := a.Header.Get(name); text != "" {
 			w.learn(address.BaseOfResource(text), true)
@@ -453,7 +453,7 @@ func emptied(b *bytes.Buffer, size int) []byte {
 }
 
 // judged rewrites the body of a judged response.
-func (w *rewriting) judged(a *message.Answer) error {
+func (w *rewriting) judged(a *message.Response) error {
 	if !a.IsJSON() || len(a.Body) == 0 {
 		return nil
 	}
@@ -464,7 +464,7 @@ func (w *rewriting) judged(a *message.Answer) error {
 	}
 	_, _ = buffer.Write(out) // never fails
 	if a.Buffer != nil {
-		message.GiveBack(a.Buffer)
+		message.ReleaseBuffer(a.Buffer)
 	}
 	a.Body, a.Buffer = buffer.Bytes(), buffer
 	return nil

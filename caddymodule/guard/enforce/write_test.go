@@ -1331,9 +1331,9 @@ func TestEffects(t *testing.T) {
 func TestDelivering(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"$events", "$get-ws-binding-token", "$process-message", "$trigger-subscription"} {
-		for _, reach := range []operation.Reach{operation.TokenReach, operation.InstanceReach, operation.PatientReach, operation.WholeReach} {
+		for _, reach := range []operation.ScopeRequirement{operation.RequireToken, operation.RequireInstance, operation.RequirePatient, operation.RequireAll} {
 			g := newGateway(t, writable...)
-			g.Operations = operation.NewOperations(operation.Operation{Name: name, Reach: reach, Permission: 2})
+			g.Operations = operation.NewOperations(operation.Operation{Name: name, Requirement: reach, Permission: 2})
 			at := interaction.Reference{Type: "Subscription", ID: "x"}.String() + "/" + name
 			for _, h := range []access.Holder{observer, searching} {
 				if got := g.get(h, at).StatusCode; got != 403 {

@@ -10,8 +10,8 @@ import "net/http"
 // still rewritten.
 func Write(w http.ResponseWriter, status int) {
 	for at := w; at != nil; {
-		if guarded, ok := at.(interface{ BeginOwn() (end func()) }); ok {
-			defer guarded.BeginOwn()()
+		if guarded, ok := at.(interface{ BeginLocalResponse() (end func()) }); ok {
+			defer guarded.BeginLocalResponse()()
 			break
 		}
 		wrapper, ok := at.(interface{ Unwrap() http.ResponseWriter })

@@ -37,8 +37,8 @@ type Decision struct {
 
 // Policy judges requests. It is safe for concurrent use.
 type Policy interface {
-	// Judge judges a client's request, or an entry of its batch.
-	Judge(ctx context.Context, r Request) Judgement
+	// Evaluate judges a client's request, or an entry of its batch.
+	Evaluate(ctx context.Context, r Request) Evaluation
 
 	// Failed is called with each [Decision.Err] of the policy and the client's request, so that the policy can log or count
 	// it.
@@ -57,8 +57,8 @@ type Request struct {
 	Interaction interaction.Interaction
 }
 
-// Judgement is the result of judging a request.
-type Judgement struct {
+// Evaluation is the result of judging a request.
+type Evaluation struct {
 	// Decision is the decision about the whole request. After [Deny], no resource is judged.
 	Decision
 	// Resources judges the resources of the request and of its response; nil if no decision depends on a resource.
@@ -67,20 +67,20 @@ type Judgement struct {
 
 // Resources judges the resources of one request.
 type Resources interface {
-	// MayDeny reports whether [Resources.Judge] may deny a resource. If so, each resource is judged, even if scopes cover
+	// MayDeny reports whether [Resources.Evaluate] may deny a resource. If so, each resource is judged, even if scopes cover
 	// all resources, and requests that could reveal denied resources in another way are rejected.
 	MayDeny() bool
 
-	// MayAllow reports whether [Resources.Judge] may allow a resource that no scope covers.
+	// MayAllow reports whether [Resources.Evaluate] may allow a resource that no scope covers.
 	MayAllow() bool
 
-	// Judge judges a resource. It does not repeat the decision about the whole request.
-	Judge(ctx context.Context, res resource.Resource) Decision
+	// Evaluate judges a resource. It does not repeat the decision about the whole request.
+	Evaluate(ctx context.Context, res resource.Resource) Decision
 
 	// DeniesType reports whether all resources of a type are denied, regardless of their other elements. False if that is unknown.
 	DeniesType(ctx context.Context, resourceType string) bool
 
-	// LooksAt reports whether decisions may depend on an element of resources. Long elements that are not needed, such as
+	// DependsOn reports whether decisions may depend on an element of resources. Long elements that are not needed, such as
 	// Binary.data, are not requested from the FHIR server.
-	LooksAt(element string) bool
+	DependsOn(element string) bool
 }

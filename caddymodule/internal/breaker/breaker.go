@@ -52,7 +52,7 @@ var Operations = []string{"get", "put", "add", "swap", "take", "append", "delete
 
 // Breaker is a shared store that fails fast. Use [New] to create one.
 type Breaker struct {
-	store.Singly
+	store.CallRunner
 
 	shared  store.Shared
 	logger  *slog.Logger
@@ -74,7 +74,7 @@ type Observe func(ctx context.Context, operation string, outcome Outcome, took t
 // New returns a breaker for a store. The logger receives the start and end of outages.
 func New(s store.Shared, logger *slog.Logger, observe Observe) *Breaker {
 	b := &Breaker{shared: s, logger: logger, observe: observe}
-	b.Singly = func(ctx context.Context, calls ...*store.Call) error {
+	b.CallRunner = func(ctx context.Context, calls ...*store.Call) error {
 		return b.call(ctx, strings.ToLower(calls[0].Op.String()), func() error { return s.Do(ctx, calls...) })
 	}
 	return b
@@ -140,7 +140,7 @@ func (b *Breaker) enter() error {
 		}
 		return b.refusal()
 	case b.calls >= MaxCalls:
-		return fmt.Errorf("%w: %d calls wait for it", store.ErrUnavailable, b.calls)
+		return fmt.Errorf("%w: %d calls are already waiting", store.ErrUnavailable, b.calls)
 	}
 	b.calls++
 	return nil
@@ -152,7 +152,7 @@ func (b *Breaker) refusal() error {
 		return b.outage.cause
 	}
 	why := strings.TrimPrefix(b.outage.cause.Error(), store.ErrUnavailable.Error()+": ")
-	return fmt.Errorf("%w: it has not answered for %v: %s", store.ErrUnavailable, time.Since(b.outage.began).Round(time.Millisecond), why)
+	return fmt.Errorf("%w: no response for %v: %s", store.ErrUnavailable, time.Since(b.outage.began).Round(time.Millisecond), why)
 }
 
 // mayProbe reports whether the caller should probe. It requires the lock.
@@ -172,17 +172,17 @@ func (b *Breaker) LastOutage() store.Outage {
 	return b.last
 }
 
-// Try checks the store ([store.Try]), unless it is down.
-func (b *Breaker) Try(ctx context.Context) error {
-	return b.call(ctx, "step", func() error { return store.Try(ctx, b.shared) })
+// Probe checks the store ([store.Probe]), unless it is down.
+func (b *Breaker) Probe(ctx context.Context) error {
+	return b.call(ctx, "step", func() error { return store.Probe(ctx, b.shared) })
 }
 
 // try makes a harmless change, so a read-only store fails the probe and a full store passes it.
 func (b *Breaker) try(ctx context.Context) error {
 	if own, ok := b.shared.(interface {
-		Try(ctx context.Context) error
+		Probe(ctx context.Context) error
 	}); ok {
-		return own.Try(ctx)
+		return own.Probe(ctx)
 	}
 	return b.shared.Do(ctx, &store.Call{Op: store.Delete, Key: "check:"})
 }
@@ -198,7 +198,7 @@ func (b *Breaker) probe() {
 		if store.CauseOf(b.outage.cause) == store.CauseUnavailable {
 			b.logger.InfoContext(ctx, "the store is back", "after", time.Since(b.outage.began).Round(time.Millisecond))
 		}
-		b.down, b.last = false, store.Outage{Began: b.outage.began, Over: time.Now()}
+		b.down, b.last = false, store.Outage{Began: b.outage.began, EndedAt: time.Now()}
 	}
 	b.mu.Unlock()
 	b.leave(ctx, err)
@@ -242,14 +242,14 @@ func (b *Breaker) failed(ctx context.Context, err error) {
 	if store.CauseOf(err) != store.CauseUnavailable {
 		return // logged by the caller that tries the store
 	}
-	b.logger.ErrorContext(ctx, "the store cannot be reached: what needs it is answered 503 until it is back", "error", err)
+	b.logger.ErrorContext(ctx, "store unreachable; requests that need it get 503 until it responds", "error", err)
 }
 
-// Follow implements [store.Shared]. An update triggers a probe of a store that is down, before a request does. A
+// Subscribe implements [store.Shared]. An update triggers a probe of a store that is down, before a request does. A
 // failure triggers a check of the store, so an outage is detected and logged even without requests. The error is
 // [store.ErrUnavailable] during an outage.
-func (b *Breaker) Follow(ctx context.Context, tell func(store.Update)) error {
-	err := b.shared.Follow(ctx, func(u store.Update) {
+func (b *Breaker) Subscribe(ctx context.Context, tell func(store.Update)) error {
+	err := b.shared.Subscribe(ctx, func(u store.Update) {
 		tell(u)
 		b.mu.Lock()
 		may := b.mayProbe()
@@ -261,8 +261,8 @@ func (b *Breaker) Follow(ctx context.Context, tell func(store.Update)) error {
 	if ctx.Err() != nil || store.CauseOf(err) != store.CauseUnavailable {
 		return err
 	}
-	if tried := b.Try(ctx); outcomeOf(tried) != Unavailable {
-		return fmt.Errorf("the store answers, but tells of no changes: %s", err.Error())
+	if tried := b.Probe(ctx); outcomeOf(tried) != Unavailable {
+		return fmt.Errorf("store responds but its change feed fails: %s", err.Error())
 	}
 	return err
 }

@@ -245,7 +245,7 @@ func TestFollowerFindsStore(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = h.breaker.Follow(ctx, func(store.Update) {})
+			_ = h.breaker.Subscribe(ctx, func(store.Update) {})
 		}()
 		time.Sleep(3 * time.Second)
 		stop()

@@ -22,9 +22,9 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Places is the maximum size of a queue, including work that has a slot. Work may stay queued after its client has
+// MaxQueued is the maximum size of a queue, including work that has a slot. Work may stay queued after its client has
 // disconnected, so clients that reconnect quickly could pile it up.
-const Places = 1000
+const MaxQueued = 1000
 
 // ErrFull is returned if a holder has no free place.
 var ErrFull = errors.New("too many wait")
@@ -86,11 +86,11 @@ func (q *Queue) take(holders []string) (slots []*semaphore.Weighted, err error) 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, holder := range holders {
-		if s := q.shares[holder]; s != nil && s.places >= Places-q.places {
+		if s := q.shares[holder]; s != nil && s.places >= MaxQueued-q.places {
 			return nil, ErrFull
 		}
 	}
-	if q.places >= Places {
+	if q.places >= MaxQueued {
 		return nil, ErrFull
 	}
 	q.places++
@@ -118,8 +118,8 @@ func (q *Queue) give(holders []string) {
 	}
 }
 
-// Taken returns the number of places in use.
-func (q *Queue) Taken() int {
+// InUse returns the number of places in use.
+func (q *Queue) InUse() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.places

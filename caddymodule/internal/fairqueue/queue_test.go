@@ -57,8 +57,8 @@ func TestShares(t *testing.T) {
 				for len(entered) > 0 {
 					(<-entered)()
 				}
-				if q.Taken() != 0 || len(q.shares) != 0 {
-					t.Errorf("%d places are taken for ever, by %d holders", q.Taken(), len(q.shares))
+				if q.InUse() != 0 || len(q.shares) != 0 {
+					t.Errorf("%d places are taken for ever, by %d holders", q.InUse(), len(q.shares))
 				}
 			})
 		})
@@ -78,11 +78,11 @@ func TestPlaces(t *testing.T) {
 				full[holder]++
 			}
 		}
-		for range Places {
+		for range MaxQueued {
 			go enter("flood")
 			synctest.Wait()
 		}
-		if got := full["flood"]; got != Places/2 {
+		if got := full["flood"]; got != MaxQueued/2 {
 			t.Errorf("%d of the flood are refused", got)
 		}
 		for n := range 10 {
@@ -94,7 +94,7 @@ func TestPlaces(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if got := q.Taken(); got != 1 { // the holder of the slot
+		if got := q.InUse(); got != 1 { // the holder of the slot
 			t.Errorf("%d places are taken", got)
 		}
 	})

@@ -45,8 +45,8 @@ type Parameters url.Values
 // Get returns a parameter, or "" if it is omitted.
 func (p Parameters) Get(name string) string { return url.Values(p).Get(name) }
 
-// Keep returns a query with only the named parameters, in ASCII.
-func (p Parameters) Keep(names ...string) string {
+// EncodeOnly returns a query with only the named parameters, in ASCII.
+func (p Parameters) EncodeOnly(names ...string) string {
 	kept := url.Values{}
 	for _, name := range names {
 		if value := p.Get(name); value != "" {
@@ -156,8 +156,8 @@ type Error struct {
 
 	Status   int   // the HTTP status of a direct response. Default: 400.
 	Err      error // the cause, for the log only
-	Personal bool  // the person can correct the error, not the client's developer
-	Shown    bool  // the redirect URI receives the description too
+	IsUserCorrectable bool  // the person can correct the error, not the client's developer
+	DescribeToClient    bool  // the redirect URI receives the description too
 }
 
 // Error returns the text for logs, including the cause.
@@ -183,9 +183,9 @@ func InvalidRequest(description string) *Error {
 	return &Error{Code: "invalid_request", Description: description}
 }
 
-// StartAgain returns an error that the person corrects by starting again.
-func StartAgain(text string) *Error {
-	return &Error{Code: "invalid_request", Description: text, Personal: true}
+// NewRestartError returns an error that the person corrects by starting again.
+func NewRestartError(text string) *Error {
+	return &Error{Code: "invalid_request", Description: text, IsUserCorrectable: true}
 }
 
 // InvalidGrant returns an error about a code or refresh token (RFC 6749 §5.2).

@@ -274,8 +274,8 @@ func Size(to *int64) Setter {
 	})
 }
 
-// Guest parses the name of a module in a namespace, and leaves the rest of the block to the module.
-func Guest(to *json.RawMessage, namespace, inlineKey string, check func(name string) error) Setter {
+// PluginModule parses the name of a module in a namespace, and leaves the rest of the block to the module.
+func PluginModule(to *json.RawMessage, namespace, inlineKey string, check func(name string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if !d.NextArg() {
 			return d.ArgErr()

@@ -59,7 +59,7 @@ func (c *siteCheck) checkIssuer() {
 	issuer, _ := c.app.Address()
 	switch {
 	case !c.authorizes:
-		c.warn("there is the global option fhir, but no site has fhir_authorize: apps find nobody at %s to get a token from", issuer)
+		c.warn("no site has fhir_authorize, although the global option fhir is set: apps find no token endpoint at %s; add fhir_authorize to that site", issuer)
 	default:
 		c.warn("issuer %s is not the address of a site with fhir_authorize (that is %s): apps are sent to the issuer. Let the two be the same, unless something in front leads from one to the other",
 			issuer, strings.Join(c.elsewhere, ", "))
@@ -114,7 +114,7 @@ func (at place) behind(route *caddyhttp.Route) place {
 func (c *siteCheck) authorize(h Authorizer, at place) {
 	issuer := h.Issuer()
 	c.authorizes = true
-	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], h.Placed().FHIRBase)
+	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], h.Placement().FHIRBase)
 	if at.isOf(issuer) {
 		c.atIssuer = true
 		if strings.HasPrefix(issuer, "https://") && !at.mayBeHTTPS() {
@@ -130,7 +130,7 @@ func (c *siteCheck) authorize(h Authorizer, at place) {
 }
 
 func (c *siteCheck) guard(h Guard, at place, before caddyhttp.RouteList) {
-	named, fhirBase := namedOf(h, at), h.Placed().FHIRBase
+	named, fhirBase := namedOf(h, at), h.Placement().FHIRBase
 	c.base(named, fhirBase, at)
 	c.whole(named, fhirBase, at)
 	c.reached(named, fhirBase+"/Patient", before)
@@ -146,7 +146,7 @@ func (c *siteCheck) guard(h Guard, at place, before caddyhttp.RouteList) {
 }
 
 func (c *siteCheck) answerer(h Handler, at place, before caddyhttp.RouteList) {
-	named, fhirBase := namedOf(h, at), h.Placed().FHIRBase
+	named, fhirBase := namedOf(h, at), h.Placement().FHIRBase
 	c.base(named, fhirBase, at)
 	c.reached(named, fhirBase+"/ValueSet/$expand", before)
 }
@@ -197,7 +197,7 @@ func (c *siteCheck) reached(h named, path string, before caddyhttp.RouteList) {
 
 // siteOf returns the name of a site and the handler's position in it.
 func siteOf(h Handler, at place) string {
-	if source := h.Placed().Source; source != "" {
+	if source := h.Placement().Source; source != "" {
 		return source + " (" + at.String() + ")"
 	}
 	return at.String()
@@ -206,7 +206,7 @@ func siteOf(h Handler, at place) string {
 // named contains the names of a handler and its site in warnings.
 type named struct{ directive, site string }
 
-func namedOf(h Handler, at place) named { return named{h.Placed().Directive, siteOf(h, at)} }
+func namedOf(h Handler, at place) named { return named{h.Placement().Directive, siteOf(h, at)} }
 
 // place describes the requests that reach a block of the configuration.
 type place struct {

@@ -124,12 +124,12 @@ var (
 
 // A Handler has its position in a site checked: it serves some requests below the FHIR base.
 type Handler interface {
-	// Placed returns the description of the handler.
-	Placed() Placed
+	// Placement returns the description of the handler.
+	Placement() Placement
 }
 
-// Placed describes a handler and its position.
-type Placed struct {
+// Placement describes a handler and its position.
+type Placement struct {
 	Directive string // name in the Caddyfile
 	Source    string // Caddyfile and line; "" if unknown
 	FHIRBase  string // path of the FHIR API

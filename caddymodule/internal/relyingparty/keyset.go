@@ -163,7 +163,7 @@ func warner(logger *slog.Logger, issuer string) func(error) {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	return func(err error) {
-		logger.Warn("a document of an identity provider could not be fetched again, going on with the old one",
+		logger.Warn("refreshing a document of an identity provider failed; using the cached one",
 			"issuer", issuer, "error", err)
 	}
 }

@@ -120,7 +120,7 @@ func (p *Provider) Check(ctx context.Context) error {
 	if err != nil || !p.config.Offline || len(m.GrantTypes) == 0 || slices.Contains(m.GrantTypes, "refresh_token") {
 		return err
 	}
-	return errors.New("its grant_types_supported lack refresh_token, so it cannot be asked whether people may still come, and apps get no offline_access: enable refresh tokens there, or set revalidate off")
+	return errors.New("grant_types_supported lacks refresh_token, so sign-ins cannot be revalidated and apps get no offline_access: enable refresh tokens at the provider, or set revalidate off")
 }
 
 // oauth returns a new configuration for each use, because a configuration contains a cache.
@@ -149,8 +149,8 @@ func (m *metadata) isKeycloak() bool {
 	return strings.HasSuffix(m.AuthorizationEndpoint, "/protocol/openid-connect/auth")
 }
 
-// isBrief reports whether a refresh token expires with the person's session although a longer-lived one could be requested.
-func (c *Config) isBrief(m *metadata, lasting bool) bool {
+// mayRequestOfflineAccess reports whether a refresh token expires with the person's session although a longer-lived one could be requested.
+func (c *Config) mayRequestOfflineAccess(m *metadata, lasting bool) bool {
 	return len(c.scopes(m, lasting)) < len(c.scopes(m, true))
 }
 

@@ -43,7 +43,7 @@ func (p *Provider) Refresh(ctx context.Context, token, subject string, rotated f
 	}
 	raw, _ := tokens.Extra("id_token").(string)
 	if raw == "" {
-		return &Identity{Issuer: p.config.Issuer, Subject: subject, Held: heldBy(tokens)}, nil
+		return &Identity{Issuer: p.config.Issuer, Subject: subject, ProviderTokens: heldBy(tokens)}, nil
 	}
 	now, err := p.verify(ctx, m, tokens, nil)
 	if err == nil && now.Subject != subject || errors.Is(err, ErrIDToken) && p.namesAnother(ctx, m, raw, subject) {

@@ -37,7 +37,7 @@ type AuthenticationRequest struct {
 	EssentialACR string // space-separated classes of sign-in; one of them is required
 	ACRClaim     string // claim for requesting EssentialACR regardless of discovery. Default: acr, if supported by discovery.
 
-	Lasting      bool // request a refresh token that outlives the person's existing session at the provider
+	OfflineAccess      bool // request a refresh token that outlives the person's existing session at the provider
 	OtherAccount bool // a person other than the one signed in at the provider wants to sign in
 
 	MaxAge string // max_age in seconds, compared with auth_time. Empty: no limit.
@@ -80,7 +80,7 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 	if err != nil {
 		return "", err
 	}
-	config.Scopes = p.config.scopes(m, r.Lasting)
+	config.Scopes = p.config.scopes(m, r.OfflineAccess)
 	options := []oauth2.AuthCodeOption{oidc.Nonce(r.Nonce)}
 	if m.pkce() {
 		options = append(options, oauth2.S256ChallengeOption(r.Verifier))
@@ -209,12 +209,12 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err != nil {
 		return nil, err
 	}
-	identity.Asked, identity.Brief = asked, identity.RefreshToken != "" && p.config.isBrief(m, r.Lasting)
+	identity.RequestedAt, identity.ExpiresWithSession = asked, identity.RefreshToken != "" && p.config.mayRequestOfflineAccess(m, r.OfflineAccess)
 	if err := p.complete(ctx, m, identity, tokens.AccessToken); err != nil {
 		return nil, err
 	}
 	p.keepAccessToken(ctx, m, tokens, identity)
-	identity.Bound = identity.RefreshToken != "" && !p.config.isOffline(m, r.Lasting)
+	identity.Bound = identity.RefreshToken != "" && !p.config.isOffline(m, r.OfflineAccess)
 	identity.Introspects = identity.Bound && p.introspects(ctx, m, identity.RefreshToken)
 	return identity, nil
 }
@@ -335,7 +335,7 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime), Held: heldBy(tokens)}
+	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime), ProviderTokens: heldBy(tokens)}
 	var payload json.RawMessage
 	if err = p.checkClaims(token, claims, tokens.AccessToken, r); err == nil {
 		err = token.Claims(&payload)
@@ -534,18 +534,18 @@ type Identity struct {
 	// which they were sent, with numbers as json.Number: an email_verified of "true" stays a string.
 	Claims map[string]any
 
-	Asked    time.Time // time of the request to the provider; later notifications of the provider cover this sign-in
+	RequestedAt    time.Time // time of the request to the provider; later notifications of the provider cover this sign-in
 	IDToken  string    // verified: the hint for [Provider.EndSessionURL]
 	AuthTime time.Time // the auth_time, or zero
 
-	Held // for later requests to the provider
+	ProviderTokens // for later requests to the provider
 }
 
-// Held contains the tokens for later requests to the provider.
-type Held struct {
+// ProviderTokens contains the tokens for later requests to the provider.
+type ProviderTokens struct {
 	RefreshToken string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider issued none
 	RefreshUntil time.Time `json:"upstream_refresh_until,omitzero"`  // expiry of RefreshToken, if the provider returns it
-	Brief        bool      `json:"upstream_brief,omitempty"`         // whether RefreshToken expires with the person's session at the provider; [AuthenticationRequest].Lasting requests a longer-lived one
+	ExpiresWithSession        bool      `json:"upstream_brief,omitempty"`         // whether RefreshToken expires with the person's session at the provider; [AuthenticationRequest].Lasting requests a longer-lived one
 	Bound        bool      `json:"upstream_bound,omitempty"`         // whether RefreshToken was issued without offline_access, so a refresh may prolong the person's session at the provider
 	Introspects  bool      `json:"upstream_introspects,omitempty"`   // whether the provider can introspect RefreshToken, which prolongs nothing
 	AccessToken  string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], without a refresh token
@@ -553,8 +553,8 @@ type Held struct {
 }
 
 // heldBy returns the refresh token of a response. Keycloak also returns its lifetime (refresh_expires_in, which is not standardized).
-func heldBy(tokens *oauth2.Token) Held {
-	h := Held{RefreshToken: tokens.RefreshToken}
+func heldBy(tokens *oauth2.Token) ProviderTokens {
+	h := ProviderTokens{RefreshToken: tokens.RefreshToken}
 	if seconds, _ := tokens.Extra("refresh_expires_in").(float64); seconds > 0 && h.RefreshToken != "" {
 		h.RefreshUntil = time.Now().Add(time.Duration(seconds) * time.Second)
 	}

@@ -91,7 +91,7 @@ type scripted struct {
 	told chan store.Update
 }
 
-func (s *scripted) Follow(ctx context.Context, tell func(store.Update)) error {
+func (s *scripted) Subscribe(ctx context.Context, tell func(store.Update)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -113,7 +113,7 @@ func TestOldNewsOfOwnChange(t *testing.T) {
 		s.replica = storemirror.New(script, storemirror.Config{Mirrored: []string{"revoked"}})
 		s.follow()
 		tell := func(heard time.Time, whole bool, changes ...store.Change) {
-			script.told <- store.Update{Whole: whole, Changes: changes, Heard: heard}
+			script.told <- store.Update{IsComplete: whole, Changes: changes, QueriedAt: heard}
 			synctest.Wait()
 		}
 		tell(time.Now(), true)
@@ -235,11 +235,11 @@ type deaf struct {
 	until time.Time
 }
 
-func (d *deaf) Follow(ctx context.Context, tell func(store.Update)) error {
+func (d *deaf) Subscribe(ctx context.Context, tell func(store.Update)) error {
 	if time.Now().Before(d.until) {
 		return d.err
 	}
-	tell(store.Update{Whole: true, Heard: time.Now()})
+	tell(store.Update{IsComplete: true, QueriedAt: time.Now()})
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -269,7 +269,7 @@ func TestTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		var s *site
-		s = newSite(t, storemirror.Config{Tell: func(u store.Update) {
+		s = newSite(t, storemirror.Config{Notify: func(u store.Update) {
 			for _, c := range u.Changes {
 				told = append(told, c.Key)
 				s.wants(c.Key, string(c.Value), 0)

@@ -45,8 +45,8 @@ type Config struct {
 	MaxMirrored int   // maximum number of entries; further entries are read from the store. Default: [DefaultMaxMirrored].
 	MaxCached   int64 // bytes. Default: [DefaultMaxCached].
 
-	// Tell also receives each update, after the replica. It must not block. Default: nil.
-	Tell func(store.Update)
+	// Notify also receives each update, after the replica. It must not block. Default: nil.
+	Notify func(store.Update)
 
 	Logger *slog.Logger // receives the start and end of failures to follow the store
 }
@@ -79,7 +79,7 @@ const never = math.MinInt64 / 2
 // New returns an empty replica of a store, with the maximum lag [DefaultMaxLag].
 func New(s store.Shared, c Config) *Replica {
 	r := &Replica{
-		Shared: s, mirrored: prefixes(c.Mirrored), cached: prefixes(c.Cached), began: time.Now(), tell: c.Tell, logger: c.Logger,
+		Shared: s, mirrored: prefixes(c.Mirrored), cached: prefixes(c.Cached), began: time.Now(), tell: c.Notify, logger: c.Logger,
 		heard: never, mirror: mirror{max: c.MaxMirrored}, asks: map[string]*ask{},
 	}
 	if c.MaxMirrored <= 0 {
@@ -474,7 +474,7 @@ func (r *Replica) Run(ctx context.Context) {
 	pause := minPause
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := r.Follow(ctx, func(u store.Update) {
+		err := r.Subscribe(ctx, func(u store.Update) {
 			r.hear(u)
 			r.tell(u)
 			if !lost.IsZero() {
@@ -510,8 +510,8 @@ func wait(ctx context.Context, d time.Duration) {
 func (r *Replica) hear(u store.Update) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, heard := r.now(), int64(u.Heard.Sub(r.began))
-	if u.Whole {
+	now, heard := r.now(), int64(u.QueriedAt.Sub(r.began))
+	if u.IsComplete {
 		r.mirror.reset(len(u.Changes))
 		r.forgetAll()
 	}

@@ -111,9 +111,9 @@ func (h *Authorize) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return option.ParseDirective(d, nil)
 }
 
-// Placed implements [placement.Handler].
-func (h *Authorize) Placed() placement.Placed {
-	return placement.Placed{Directive: "fhir_authorize", Source: h.Source.Source, FHIRBase: h.fhirBase}
+// Placement implements [placement.Handler].
+func (h *Authorize) Placement() placement.Placement {
+	return placement.Placement{Directive: "fhir_authorize", Source: h.Source.Source, FHIRBase: h.fhirBase}
 }
 
 // Issuer implements [placement.Authorizer].

@@ -59,7 +59,7 @@ type Bearer struct {
 	Introspection *Introspection `json:"introspect,omitempty"`
 
 	// SMART capabilities and scopes of the first trusted issuer that its discovery document omits. Default: none.
-	Offer *Offer `json:"smart_configuration,omitempty"`
+	AdvertisedFeatures *AdvertisedFeatures `json:"smart_configuration,omitempty"`
 
 	// Additional claims of other issuers' tokens and of introspected tokens, for policies: the issuer's name of each claim, or a
 	// path such as `realm_access.roles`, by our name. `groups` is the claim `groups` unless it is mapped here. At most 20.
@@ -169,7 +169,7 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	if err != nil {
 		return nil, err
 	}
-	g.smart, g.resource = newSMARTConfiguration(at, trusted, h.Offer), newProtectedResource(at, h.Trust, h.Introspection)
+	g.smart, g.resource = newSMARTConfiguration(at, trusted, h.AdvertisedFeatures), newProtectedResource(at, h.Trust, h.Introspection)
 	g.locate(at.url)
 	asking, err := h.Introspection.keysOf(ctx, &h.keys)
 	if err != nil {
@@ -202,7 +202,7 @@ func (h *Bearer) Cleanup() error {
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.located.Do(h.locate)
 	defer slowbody.FHIR.Limit(w, r)()
-	return fhirerror.Answer(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, asked(r, fhirerror.OrNotFound{Next: next}, h.FHIRBase)))
+	return fhirerror.Answer(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, traceCalls(r, fhirerror.OrNotFound{Next: next}, h.FHIRBase)))
 }
 
 // asksSite reports whether links in responses need the URL of the API from the site.
@@ -217,9 +217,9 @@ func (h *Bearer) locate() {
 	}
 }
 
-// Placed implements [placement.Handler].
-func (h *Bearer) Placed() placement.Placed {
-	return placement.Placed{Directive: "fhir_bearer", Source: h.Source.Source, FHIRBase: h.FHIRBase}
+// Placement implements [placement.Handler].
+func (h *Bearer) Placement() placement.Placement {
+	return placement.Placement{Directive: "fhir_bearer", Source: h.Source.Source, FHIRBase: h.FHIRBase}
 }
 
 // WithoutURL implements [placement.Guard].
@@ -286,7 +286,7 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"trust":               parseTrust(&h.Trust),
 		"introspect":          parseIntrospect(&h.Introspection),
 		"token_claim":         option.ClaimNames(&h.TokenClaims, tokenclaim.CheckAll),
-		"smart_configuration": parseOffer(&h.Offer),
+		"smart_configuration": parseOffer(&h.AdvertisedFeatures),
 		"forward_header":      option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
 		"cors":                option.Words(&h.CORS, crossorigin.Check),
 		"acr":                 option.Words(&h.ACR, checkACR),

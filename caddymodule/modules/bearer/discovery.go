@@ -27,11 +27,11 @@ import (
 type smartConfiguration struct {
 	path      string
 	discovery *relyingparty.Discovery
-	offer     Offer
+	offer     AdvertisedFeatures
 }
 
-// Offer contains SMART features of another issuer that its discovery document omits (SMART App Launch 2.2, Conformance).
-type Offer struct {
+// AdvertisedFeatures contains SMART features of another issuer that its discovery document omits (SMART App Launch 2.2, Conformance).
+type AdvertisedFeatures struct {
 	// Capabilities in addition to those that the discovery document implies, such as `launch-ehr` or `context-ehr-patient`.
 	// Default: none.
 	Capabilities []string `json:"capabilities,omitempty"`
@@ -40,9 +40,9 @@ type Offer struct {
 	Scopes []string `json:"scopes,omitempty"`
 }
 
-func parseOffer(to **Offer) option.Setter {
+func parseOffer(to **AdvertisedFeatures) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
-		*to = new(Offer)
+		*to = new(AdvertisedFeatures)
 		return option.Block{
 			"capability": option.Words(&(*to).Capabilities, nil),
 			"scope":      scopeoption.Words(&(*to).Scopes, smart.CheckScope),
@@ -51,11 +51,11 @@ func parseOffer(to **Offer) option.Setter {
 }
 
 // newSMARTConfiguration returns the configuration of the first trusted issuer; nil with the app, or without a trusted issuer.
-func newSMARTConfiguration(at address, trusted []trustedKeys, offer *Offer) *smartConfiguration {
+func newSMARTConfiguration(at address, trusted []trustedKeys, offer *AdvertisedFeatures) *smartConfiguration {
 	if at.issuer != "" || len(trusted) == 0 {
 		return nil
 	}
-	return &smartConfiguration{at.path + "/.well-known/smart-configuration", trusted[0].discovery, *cmp.Or(offer, new(Offer))}
+	return &smartConfiguration{at.path + "/.well-known/smart-configuration", trusted[0].discovery, *cmp.Or(offer, new(AdvertisedFeatures))}
 }
 
 func (s *smartConfiguration) serves(r *http.Request) bool { return s != nil && r.URL.Path == s.path }
@@ -91,7 +91,7 @@ func serveDocument(w http.ResponseWriter, r *http.Request, document func(context
 }
 
 // smartConfigurationOf converts an issuer's discovery document.
-func smartConfigurationOf(discovery []byte, offer Offer) ([]byte, error) {
+func smartConfigurationOf(discovery []byte, offer AdvertisedFeatures) ([]byte, error) {
 	var c smart.Configuration
 	if err := json.Unmarshal(discovery, &c); err != nil {
 		return nil, err
@@ -217,11 +217,11 @@ func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.
 	if app != nil {
 		changes.OAuth = app.OAuthURIs()
 	}
-	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.Answer, Memory: x.Memory, Network: requester.NetworkOf, Answered: operationsBefore}
+	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.ResponseBytes, Memory: x.Memory, Network: requester.NetworkOf, LocalOperations: operationsBefore}
 }
 
 // operationsBefore returns the operations that fhir_expand answers for this request.
-func operationsBefore(r *http.Request) []capability.AnsweredOperation {
+func operationsBefore(r *http.Request) []capability.LocalOperation {
 	all, ok := caddyhttp.GetVar(r.Context(), fhirbase.AnsweredOperations).(bool)
 	if !ok {
 		return nil

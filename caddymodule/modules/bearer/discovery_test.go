@@ -13,7 +13,7 @@ func TestSMARTConfigurationOf(t *testing.T) {
 	tests := []struct {
 		name, document                   string
 		grants, challenges, capabilities []string
-		offer                            Offer
+		offer                            AdvertisedFeatures
 	}{
 		{
 			"much", `{
@@ -24,18 +24,18 @@ func TestSMARTConfigurationOf(t *testing.T) {
 	"token_endpoint_auth_methods_supported": ["client_secret_post", "private_key_jwt", "none"]
 }`,
 			[]string{"authorization_code", "refresh_token"}, []string{"S256"},
-			[]string{"launch-standalone", "context-standalone-patient", "sso-openid-connect", "permission-offline", "permission-patient", "permission-v2", "client-public", "client-confidential-symmetric", "client-confidential-asymmetric"}, Offer{},
+			[]string{"launch-standalone", "context-standalone-patient", "sso-openid-connect", "permission-offline", "permission-patient", "permission-v2", "client-public", "client-confidential-symmetric", "client-confidential-asymmetric"}, AdvertisedFeatures{},
 		},
-		{"little", `{"issuer":"x"}`, []string{"authorization_code"}, []string{}, []string{"client-confidential-symmetric"}, Offer{}},
+		{"little", `{"issuer":"x"}`, []string{"authorization_code"}, []string{}, []string{"client-confidential-symmetric"}, AdvertisedFeatures{}},
 		{
 			"scopes of both versions", `{"scopes_supported":["user/*.read","system/Patient.rs","launch/encounter","launch","online_access"]}`, []string{"authorization_code"}, []string{},
-			[]string{"context-standalone-encounter", "launch-ehr", "permission-online", "permission-user", "permission-v1", "permission-v2", "client-confidential-symmetric"}, Offer{},
+			[]string{"context-standalone-encounter", "launch-ehr", "permission-online", "permission-user", "permission-v1", "permission-v2", "client-confidential-symmetric"}, AdvertisedFeatures{},
 		},
-		{"its own capabilities", `{"capabilities":["launch-ehr","client-confidential-symmetric"]}`, []string{"authorization_code"}, []string{}, []string{"launch-ehr", "client-confidential-symmetric"}, Offer{}},
+		{"its own capabilities", `{"capabilities":["launch-ehr","client-confidential-symmetric"]}`, []string{"authorization_code"}, []string{}, []string{"launch-ehr", "client-confidential-symmetric"}, AdvertisedFeatures{}},
 		{
 			"what the site says of it", `{"scopes_supported":["openid","roles"]}`, []string{"authorization_code"}, []string{},
 			[]string{"launch-ehr", "permission-patient", "permission-v2", "client-confidential-symmetric"},
-			Offer{Capabilities: []string{"launch-ehr"}, Scopes: []string{"patient/*.rs"}},
+			AdvertisedFeatures{Capabilities: []string{"launch-ehr"}, Scopes: []string{"patient/*.rs"}},
 		},
 	}
 	for _, tt := range tests {

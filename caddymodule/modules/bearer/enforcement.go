@@ -97,8 +97,8 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, policies []rule.Policy, a
 	e := &enforce.Enforcer{
 		Base: at.path, BaseURL: at.url, Shared: enforce.NewShared(own), CompartmentSearch: o.CompartmentSearch,
 		Operations: enforce.NewOperations(operations...), ExpandScopes: o.ExpandScopes, Upsert: o.Upsert, Policies: policies,
-		Limits: enforce.Limits{Answer: enforce.AnswerOf(o.MaxMemory)}, Judging: judging,
-		Decided: tracing(record), Logger: ctx.Slogger(),
+		Limits: enforce.Limits{ResponseBytes: enforce.MaxResponseSize(o.MaxMemory)}, Judging: judging,
+		OnDecision: tracing(record), Logger: ctx.Slogger(),
 	}
 	if e.Parameters, err = newSearchParameters(o.SearchParameterFiles, ctx.Slogger()); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func checkShared(resourceType, rule string) error {
 	switch r := enforce.SharedRule(rule); {
 	case r == nil:
 		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, enforce.SharedRules())
-	case !r.Fits(resourceType):
+	case !r.AppliesTo(resourceType):
 		return fmt.Errorf("%s cannot have the rule %s: in FHIR R4 the type has no search parameter by which that rule goes", resourceType, rule)
 	}
 	return nil
@@ -403,7 +403,7 @@ func (p *searchParameters) addResource(text []byte, failed func(error) error) er
 		if err == nil {
 			err = p.set.Add(d)
 		}
-		if err != nil && !errors.Is(err, searchparam.ErrKnown) {
+		if err != nil && !errors.Is(err, searchparam.ErrStandardParameter) {
 			return failed(fmt.Errorf("%s: %w", d.URL, err))
 		}
 	case "Bundle":
@@ -437,7 +437,7 @@ func readMemory(to chan<- prometheus.Metric) {
 	var used, limit int64
 	bearersInUse.Range(func(handler, _ any) bool {
 		memory := handler.(*Bearer).gate.enforced.enforcer.Memory
-		if held, size := memory.Held(), memory.Size(); limit == 0 || float64(held)/float64(size) > float64(used)/float64(limit) {
+		if held, size := memory.InUse(), memory.Size(); limit == 0 || float64(held)/float64(size) > float64(used)/float64(limit) {
 			used, limit = held, size
 		}
 		return true

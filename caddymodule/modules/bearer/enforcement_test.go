@@ -119,7 +119,7 @@ func TestSearchParametersOfFile(t *testing.T) {
 			"CareTeam": "role", "ExplanationOfBenefit": "service-date", "Condition": "asserted-date", "Patient": "race",
 			"Encounter": "discharge-disposition", "Goal": "description",
 		} {
-			if p, ok := set.Lookup(resourceType, name); !ok || !p.Own || len(p.Paths) == 0 {
+			if p, ok := set.Lookup(resourceType, name); !ok || !p.IsSiteDefined || len(p.Paths) == 0 {
 				t.Errorf("%s: %s?%s is not known", form, resourceType, name)
 			}
 		}

@@ -38,8 +38,8 @@ type Admission interface {
 	// Admit admits a request with a valid token. It may set headers of the response.
 	Admit(w http.ResponseWriter, r *http.Request, t *guard.Token) error
 
-	// Decided is called with each decision about scopes, including those about the entries of a batch or transaction.
-	Decided(r *http.Request, b enforce.Bearer, d enforce.Decision)
+	// RecordDecision is called with each decision about scopes, including those about the entries of a batch or transaction.
+	RecordDecision(r *http.Request, b enforce.Bearer, d enforce.Decision)
 }
 
 // Site describes the fhir_bearer that a feature extends.
@@ -134,7 +134,7 @@ func decisions(record func(*http.Request, enforce.Bearer, enforce.Decision), adm
 	return func(r *http.Request, b enforce.Bearer, d enforce.Decision) {
 		record(r, b, d)
 		for _, a := range admissions {
-			a.Decided(r, b, d)
+			a.RecordDecision(r, b, d)
 		}
 	}
 }

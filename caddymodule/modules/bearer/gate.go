@@ -284,7 +284,7 @@ func newAccessLog(ctx caddy.Context, app App, reads bool) accessLog {
 // record records a decision. Permitted reads and searches are only recorded if configured, because they are as many as the
 // requests.
 func (l accessLog) record(r *http.Request, b enforce.Bearer, d enforce.Decision) {
-	if !d.Refused() && !d.Changes && !l.reads {
+	if !d.IsRejected() && !d.Changes && !l.reads {
 		return
 	}
 	l.events.Record(r.Context(), audit.Event{
@@ -387,8 +387,8 @@ func tracing(record func(*http.Request, enforce.Bearer, enforce.Decision)) func(
 	}
 }
 
-// asked returns the next handler, with a span for each call if spans are recorded.
-func asked(r *http.Request, next caddyhttp.Handler, base string) caddyhttp.Handler {
+// traceCalls returns the next handler, with a span for each call if spans are recorded.
+func traceCalls(r *http.Request, next caddyhttp.Handler, base string) caddyhttp.Handler {
 	if !span.Recording(r.Context()) {
 		return next
 	}

@@ -76,7 +76,7 @@ func (a *countingAdmission) Admit(_ http.ResponseWriter, _ *http.Request, t *gua
 	return a.call(t.Subject)
 }
 
-func (a *countingAdmission) Decided(*http.Request, enforce.Bearer, enforce.Decision) {
+func (a *countingAdmission) RecordDecision(*http.Request, enforce.Bearer, enforce.Decision) {
 	_ = a.call("decided")
 }
 

@@ -152,8 +152,8 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 
 func (h *Expand) newHandler(ctx caddy.Context) *api.Handler {
 	t := &api.Handler{
-		Current: h.loaded.watch.Current, Fetched: h.state.Fetched(), Others: true,
-		Limits: expansion.Limits{Entries: h.MaxEntries}, Turn: takeTurn, Principal: expandHost{}.name,
+		Current: h.loaded.watch.Current, Fetched: h.state.Fetched(), HasOtherServers: true,
+		Limits: expansion.Limits{Entries: h.MaxEntries}, AcquireSlot: takeTurn, Principal: expandHost{}.name,
 	}
 	t.Statement.Version, t.Statement.Released = software.Version()
 	if _, err := fhirbase.Find[App](ctx); err == nil {
@@ -167,8 +167,8 @@ func (h *Expand) newDispatcher() *dispatch.Dispatcher {
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
 		VaryBy: variations[h.VaryBy], NextTimeout: h.timeout(),
 		Host: dispatch.Host{
-			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: responsemark.Write, Failed: h.failures.Server,
-			End: func(e dispatch.Ending) { End(e) },
+			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, WriteLocalHeader: responsemark.Write, Failed: h.failures.Server,
+			End: func(e dispatch.Invalidation) { Invalidate(e) },
 		},
 	}
 	if h.cors != nil {
@@ -183,9 +183,9 @@ func (h *Expand) newDispatcher() *dispatch.Dispatcher {
 	return dispatch.New(o)
 }
 
-// Placed implements [placement.Handler].
-func (h *Expand) Placed() placement.Placed {
-	return placement.Placed{Directive: "fhir_expand", Source: h.Source.Source, FHIRBase: h.FHIRBase}
+// Placement implements [placement.Handler].
+func (h *Expand) Placement() placement.Placement {
+	return placement.Placement{Directive: "fhir_expand", Source: h.Source.Source, FHIRBase: h.FHIRBase}
 }
 
 // CheckApp implements [option.AppUser].

@@ -197,14 +197,14 @@ func (expandMetrics) Count(ctx context.Context, o dispatch.Outcome) {
 }
 
 func (expandMetrics) NextTook(ctx context.Context, d time.Duration, err error) {
-	asked(ctx, nextDurations, d, err)
+	observeUpstream(ctx, nextDurations, d, err)
 }
 
 func (expandMetrics) UpstreamTook(ctx context.Context, d time.Duration, err error) {
-	asked(ctx, upstreamDurations, d, err)
+	observeUpstream(ctx, upstreamDurations, d, err)
 }
 
-func asked(ctx context.Context, by prometheus.Observer, took time.Duration, err error) {
+func observeUpstream(ctx context.Context, by prometheus.Observer, took time.Duration, err error) {
 	span.Observe(ctx, by, took)
 	if err != nil {
 		span.Record(ctx, span.Ask, took, "failed")

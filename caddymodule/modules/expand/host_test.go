@@ -99,10 +99,10 @@ func TestFlood(t *testing.T) {
 // are answered as usual.
 func TestBusy(t *testing.T) {
 	h := provisioned(t)
-	if h.handler.Turn == nil {
+	if h.handler.AcquireSlot == nil {
 		t.Error("costly requests need no turn")
 	}
-	h.handler.Turn = func(context.Context) (func(), error) { return nil, fairqueue.ErrFull }
+	h.handler.AcquireSlot = func(context.Context) (func(), error) { return nil, fairqueue.ErrFull }
 	next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		t.Error("the next handler is asked")
 		return nil

@@ -56,7 +56,7 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	pooled, _, err := Caches.LoadOrNew(key, func() (caddy.Destructor, error) {
 		o := h.stateOptions()
 		o.Routes, o.Announce = routes, peers.announce()
-		o.Wholes.Logger = ctx.Slogger()
+		o.FullExpansions.Logger = ctx.Slogger()
 		if o.Fetched != nil {
 			o.Fetched.Logger = ctx.Slogger()
 		}
@@ -76,7 +76,7 @@ func (h *Expand) stateOptions() (o dispatch.StateOptions) {
 			StaleIfError: time.Duration(h.Stale), StaleWhileRevalidate: time.Duration(h.StaleWhileRevalidate),
 		})
 	}
-	o.Wholes = &remote.Wholes{MaxAnswer: h.MaxEntries, TTL: time.Duration(h.TTL), MaxStale: time.Duration(h.Stale)}
+	o.FullExpansions = &remote.FullExpansions{MaxAnswer: h.MaxEntries, TTL: time.Duration(h.TTL), MaxStale: time.Duration(h.Stale)}
 	if h.BackendDefinitions {
 		o.Backend = remote.Handler{Base: h.FHIRBase, Timeout: h.timeout()}
 		o.Fetched = &terminology.Fetched{
@@ -148,8 +148,8 @@ var Caches = caddy.NewUsagePool()
 
 // Cache is a cache of expansions for the metrics and the admin API.
 type Cache interface {
-	// End removes expansions, and returns their number.
-	End(dispatch.Ending) int
+	// ApplyInvalidation removes expansions, and returns their number.
+	ApplyInvalidation(dispatch.Invalidation) int
 
 	// Statistics returns counters since the start of the process.
 	Statistics() dispatch.Statistics
@@ -403,7 +403,7 @@ const endedExpansions = "ended-expansions"
 type Peers struct{ *dispatch.Peers }
 
 func init() {
-	stores.Follow(endedExpansions, func(shared store.Store, logger *slog.Logger) stores.Follower {
+	stores.RegisterBroadcaster(endedExpansions, func(shared store.Store, logger *slog.Logger) stores.Broadcaster {
 		p := new(Peers)
 		p.Peers = NewPeers(shared, p.end, logger).Peers
 		return p
@@ -411,10 +411,10 @@ func init() {
 }
 
 // NewPeers returns a gateway's peers, which exchange invalidations of cached expansions through a shared store.
-func NewPeers(shared store.Store, end func(dispatch.Ending), logger *slog.Logger) *Peers {
+func NewPeers(shared store.Store, end func(dispatch.Invalidation), logger *slog.Logger) *Peers {
 	return &Peers{dispatch.NewPeers(dispatch.PeersOptions{
 		End: end, Logger: logger,
-		Tell: func(ctx context.Context, id string, message []byte, lifetime time.Duration) error {
+		Send: func(ctx context.Context, id string, message []byte, lifetime time.Duration) error {
 			return shared.Put(ctx, endedExpansions+":"+id, message, lifetime)
 		},
 	})}
@@ -426,45 +426,45 @@ func expansionPeersOf(ctx caddy.Context) (*Peers, error) {
 	if err != nil || app == nil {
 		return nil, err
 	}
-	peers, _ := app.Stores().Follower(endedExpansions).(*Peers)
+	peers, _ := app.Stores().Broadcaster(endedExpansions).(*Peers)
 	return peers, nil
 }
 
 // end applies an invalidation of a peer to the caches of this process.
-func (p *Peers) end(e dispatch.Ending) {
+func (p *Peers) end(e dispatch.Invalidation) {
 	Caches.Range(func(_, value any) bool {
 		if s, ok := value.(*pooledState); ok && s.peers == p {
-			s.End(e)
+			s.ApplyInvalidation(e)
 		}
 		return true
 	})
 }
 
-// Hear applies the invalidations in an update of the store. It does not block.
-func (p *Peers) Hear(u store.Update) {
-	n := dispatch.News{Whole: u.Whole, Asked: u.Heard}
+// HandleUpdate applies the invalidations in an update of the store. It does not block.
+func (p *Peers) HandleUpdate(u store.Update) {
+	n := dispatch.ReceivedMessages{IsComplete: u.IsComplete, QueriedAt: u.QueriedAt}
 	for _, c := range u.Changes {
 		if id, ours := strings.CutPrefix(c.Key, endedExpansions+":"); ours && c.Value != nil {
 			n.Messages = append(n.Messages, dispatch.Message{ID: id, Text: c.Value})
 		}
 	}
-	p.Peers.Hear(n)
+	p.Peers.Apply(n)
 }
 
 // announce returns the function that broadcasts invalidations; nil without peers.
-func (p *Peers) announce() func(dispatch.Ending) {
+func (p *Peers) announce() func(dispatch.Invalidation) {
 	if p == nil {
 		return nil
 	}
 	return p.Announce
 }
 
-// End invalidates cached expansions: in all caches of this process, which may be in front of the same server, and at the
+// Invalidate invalidates cached expansions: in all caches of this process, which may be in front of the same server, and at the
 // gateways that share a store with this one. It returns the number in this process.
-func End(e dispatch.Ending) (n int) {
+func Invalidate(e dispatch.Invalidation) (n int) {
 	others := map[*Peers]bool{}
 	EachCache(func(c Cache) {
-		n += c.End(e)
+		n += c.ApplyInvalidation(e)
 		if s, ok := c.(*pooledState); ok && s.peers != nil {
 			others[s.peers] = true
 		}

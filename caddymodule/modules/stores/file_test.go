@@ -26,11 +26,11 @@ func TestFileOfOtherIssuer(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = f.Cleanup() })
 	for range 2 {
-		if _, err := f.Claim(t.Context(), "https://a.example"); err != nil {
+		if _, err := f.CheckIssuer(t.Context(), "https://a.example"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := f.Claim(t.Context(), "https://b.example"); err == nil || !strings.Contains(err.Error(), "https://a.example") || !strings.Contains(err.Error(), path) {
+	if _, err := f.CheckIssuer(t.Context(), "https://b.example"); err == nil || !strings.Contains(err.Error(), "https://a.example") || !strings.Contains(err.Error(), path) {
 		t.Errorf("another issuer: %v", err)
 	}
 }

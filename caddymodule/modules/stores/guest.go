@@ -13,9 +13,9 @@ import (
 // configuration, is used until its Cleanup.
 //
 // There are two kinds. A store for a single gateway is the module itself: a [store.Store] that implements [Starter], [Stopper],
-// [Claimer], [Watched], [Located], [Volatile] and [Copied] as needed. A store that several gateways share embeds [Shared], and
+// [IssuerChecker], [WatchProvider], [FileStore], [VolatileStore] and [CopySource] as needed. A store that several gateways share embeds [Shared], and
 // passes the function that opens it to Shared.Use in Provision.
-type Guest any
+type Plugin any
 
 // A Starter is a guest that is opened when its configuration becomes active.
 type Starter interface {
@@ -30,31 +30,31 @@ type Stopper interface {
 }
 
 // A Claimer is a guest that, as the durable store, checks which issuer its state belongs to.
-type Claimer interface {
-	// Claim rejects a store with another issuer's state. It reports whether the store was empty before.
-	Claim(ctx context.Context, issuer string) (isNew bool, err error)
+type IssuerChecker interface {
+	// CheckIssuer rejects a store with another issuer's state. It reports whether the store was empty before.
+	CheckIssuer(ctx context.Context, issuer string) (isNew bool, err error)
 }
 
 // A Watched guest has a watch that outlives a configuration, as its store does. For other guests, each configuration has one.
-type Watched interface {
+type WatchProvider interface {
 	// Watch returns the store's watch.
 	Watch() *Watch
 }
 
 // A Located guest keeps its store in a file.
-type Located interface {
+type FileStore interface {
 	// Locate is called before other methods, with the default path of the file.
 	Locate(defaultPath string) error
 }
 
 // A Volatile guest loses its state on a restart.
-type Volatile interface {
-	// Volatile returns the consequence for a durable store.
-	Volatile() string
+type VolatileStore interface {
+	// VolatilityReason returns the consequence for a durable store.
+	VolatilityReason() string
 }
 
 // A Copied guest is opened for `fhir-store copy`. Other guests are copied without being opened first.
-type Copied interface {
+type CopySource interface {
 	// OpenCopy opens the store for a process that uses it alone. It waits at most wait for another process that uses the store,
 	// and creates a missing store only if mayMake is true.
 	OpenCopy(mayMake bool, wait time.Duration) (*Copy, error)
@@ -75,13 +75,13 @@ type Copy struct {
 }
 
 // ErrVolatile means that a store cannot be copied.
-var ErrVolatile = errors.New("its durable store is in the memory of a gateway, and ends with it")
+var ErrVolatile = errors.New("the durable store is in the memory of one gateway and is lost when that gateway stops")
 
 // isVolatile reports whether a store loses its state on a restart.
 func isVolatile(s store.Store) (why string, is bool) {
-	v, is := s.(Volatile)
+	v, is := s.(VolatileStore)
 	if !is {
 		return "", false
 	}
-	return v.Volatile(), true
+	return v.VolatilityReason(), true
 }

@@ -46,7 +46,7 @@ func (*lone) CaddyModule() caddy.ModuleInfo {
 }
 
 func (l *lone) Provision(caddy.Context) error {
-	l.Memory = store.NewMemory(l.MaxEntries, 0, store.EndingKinds...)
+	l.Memory = store.NewMemory(l.MaxEntries, 0, store.RevocationKinds...)
 	return nil
 }
 
@@ -83,12 +83,12 @@ func TestOutsideStoreInCaddyfile(t *testing.T) {
 
 func (l *lone) Start(*slog.Logger) error { l.started = true; return nil }
 
-func (*lone) Volatile() string { return "lone is in memory" }
+func (*lone) VolatilityReason() string { return "lone is in memory" }
 
 var (
-	_ stores.Guest    = (*lone)(nil)
+	_ stores.Plugin    = (*lone)(nil)
 	_ stores.Starter  = (*lone)(nil)
-	_ stores.Volatile = (*lone)(nil)
+	_ stores.VolatileStore = (*lone)(nil)
 )
 
 // common is an external store for several gateways.
@@ -99,7 +99,7 @@ type common struct {
 	stores.Shared
 }
 
-var servers = map[string]*storetest.Shared{"one": storetest.NewShared(stores.FollowedKinds()...)}
+var servers = map[string]*storetest.Shared{"one": storetest.NewShared(stores.SubscribedKinds()...)}
 
 func (*common) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.common", New: func() caddy.Module { return new(common) }}
@@ -113,14 +113,14 @@ func (c *common) Provision(caddy.Context) error {
 	return c.Use("common", c.Server, func(*slog.Logger) (*stores.Remote, error) {
 		gateway := server.Gateway()
 		return &stores.Remote{
-			Shared: gateway, Close: func() error { return nil }, Own: "server",
+			Shared: gateway, Close: func() error { return nil }, SeparateStoreHint: "server",
 			Check:       func(ctx context.Context) error { _, err := gateway.List(ctx, "none:"); return err },
 			Connections: func() (open, used int) { return 1, 0 },
 		}, nil
 	})
 }
 
-var _ stores.Guest = (*common)(nil)
+var _ stores.Plugin = (*common)(nil)
 
 // load loads stores as the fhir app does.
 func load(t *testing.T, settings map[string]any) *stores.Set {
@@ -160,7 +160,7 @@ func TestStoreOfStrangerIsStarted(t *testing.T) {
 	if l, ok := set.Store.(*lone); !ok || !l.started {
 		t.Errorf("%T is not started", set.Store)
 	}
-	if !errors.Is(set.KeepsDurable(), stores.ErrVolatile) {
+	if !errors.Is(set.CheckDurability(), stores.ErrVolatile) {
 		t.Error("it is taken for one that keeps what it holds")
 	}
 	for _, h := range set.Health(t.Context()) {

@@ -74,7 +74,7 @@ func (s *Set) load(ctx caddy.Context, c *Config) (store.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the store: %w", err)
 	}
-	if file, ok := guest.(Located); ok {
+	if file, ok := guest.(FileStore); ok {
 		if err := file.Locate(defaultPath(ctx.Storage(), c.Issuer)); err != nil {
 			return nil, err
 		}
@@ -86,7 +86,7 @@ func (s *Set) load(ctx caddy.Context, c *Config) (store.Store, error) {
 	if !ok {
 		return nil, fmt.Errorf("module %T is not a store", guest)
 	}
-	if w, ok := guest.(Watched); ok {
+	if w, ok := guest.(WatchProvider); ok {
 		s.watched[local] = w.Watch()
 	} else {
 		s.watched[local] = NewLocalWatch(fmt.Sprintf("%T", guest), local)
@@ -114,8 +114,8 @@ func defaultPath(storage certmagic.Storage, issuer string) string {
 	return filepath.Join(folder, "fhir", fhirbase.StorageName(issuer)+".db")
 }
 
-// KeepsDurable returns an error if the durable store is volatile.
-func (s *Set) KeepsDurable() error {
+// CheckDurability returns an error if the durable store is volatile.
+func (s *Set) CheckDurability() error {
 	if _, is := isVolatile(s.Durable); is {
 		return ErrVolatile
 	}
@@ -126,7 +126,7 @@ func (s *Set) KeepsDurable() error {
 func (s *Set) CheckLag(lag time.Duration) error {
 	switch {
 	case len(s.shared) == 0 && lag != 0:
-		return errors.New("revocation_max_lag is for a store that several gateways share, such as redis or postgres")
+		return errors.New("revocation_max_lag applies only to a shared store, such as redis or postgres")
 	case lag > 0 && (lag < minRevocationLag || lag > maxRevocationLag):
 		return fmt.Errorf("revocation_max_lag %v must be between %v and %v", lag, minRevocationLag, maxRevocationLag)
 	}
@@ -139,7 +139,7 @@ func (s *Set) Warn(logger *slog.Logger, storage certmagic.Storage, keysInStore b
 		s.watched[s.Durable].warnOfVolatile(logger, why)
 	}
 	if files, ok := storage.(*certmagic.FileStorage); ok && len(s.shared) > 0 && !keysInStore {
-		logger.Warn("gateways share the store, but signing keys and registered clients are in files: gateways with different files refuse each other's tokens; set store_key, or share the folder, or another storage of Caddy's", "folder", files.Path)
+		logger.Warn("gateways share the store, but signing keys and registered clients are in local files, so gateways reject each other's tokens; set store_key, share the folder, or configure a shared Caddy storage", "folder", files.Path)
 	}
 }
 
@@ -182,9 +182,9 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 		return err
 	}
 	s.noteVolatile()
-	if claimer, ok := s.Durable.(Claimer); ok {
+	if claimer, ok := s.Durable.(IssuerChecker); ok {
 		var err error
-		if s.isNew, err = claimer.Claim(ctx, issuer); err != nil {
+		if s.isNew, err = claimer.CheckIssuer(ctx, issuer); err != nil {
 			return err
 		}
 	}
@@ -217,10 +217,10 @@ func (s *Set) checkCopied(ctx context.Context) error {
 	return nil
 }
 
-// NotesLoss records a loss of data if the durable store is empty, but existed before.
-func (s *Set) NotesLoss(wasThere func() bool) {
+// RecordDataLoss records a loss of data if the durable store is empty, but existed before.
+func (s *Set) RecordDataLoss(wasThere func() bool) {
 	if s.isNew && wasThere() {
-		s.watched[s.Durable].beganEmpty()
+		s.watched[s.Durable].recordLossAtStart()
 	}
 }
 
@@ -232,8 +232,8 @@ func (s *Set) Outages() (outages []store.Outage) {
 	return outages
 }
 
-// Settle ends the problems of recovered stores without a further wait.
-func (s *Set) Settle() {
+// ClearRecovered ends the problems of recovered stores without a further wait.
+func (s *Set) ClearRecovered() {
 	for _, w := range s.watched {
 		w.settle()
 	}
@@ -241,7 +241,7 @@ func (s *Set) Settle() {
 
 // ParseName parses the name of a store module, and the module's block.
 func ParseName(to *json.RawMessage) option.Setter {
-	return option.Guest(to, "fhir.stores", "store", checkStore)
+	return option.PluginModule(to, "fhir.stores", "store", checkStore)
 }
 
 func checkStore(name string) error {
@@ -260,7 +260,7 @@ func (s *Set) OpenDurable(ctx context.Context, path string, mayMake bool, wait t
 	if _, is := isVolatile(s.Durable); is {
 		return nil, ErrVolatile
 	}
-	if guest, ok := s.Durable.(Copied); ok {
+	if guest, ok := s.Durable.(CopySource); ok {
 		return guest.OpenCopy(mayMake, wait)
 	}
 	for _, shared := range s.shared {

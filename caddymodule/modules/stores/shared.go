@@ -23,9 +23,9 @@ func MirroredKinds() []string {
 	return slices.Concat(store.MirroredKinds, slices.Sorted(maps.Keys(followers)))
 }
 
-// FollowedKinds are the kinds of entries that a shared store announces when they change: [MirroredKinds], and
+// SubscribedKinds are the kinds of entries that a shared store announces when they change: [MirroredKinds], and
 // [store.CachedKinds] without their existing entries.
-func FollowedKinds() []string { return slices.Concat(MirroredKinds(), store.CachedKinds) }
+func SubscribedKinds() []string { return slices.Concat(MirroredKinds(), store.CachedKinds) }
 
 // sharedStores keeps remote stores with their replicas across reloads.
 var sharedStores = caddy.NewUsagePool()
@@ -41,14 +41,14 @@ type Remote struct {
 	// Close closes the connections.
 	Close func() error
 
-	// TryListening checks whether changes of other gateways can be received. Default: not checked.
-	TryListening func(context.Context) error
+	// ProbeSubscription checks whether changes of other gateways can be received. Default: not checked.
+	ProbeSubscription func(context.Context) error
 
-	// Volatile returns the reason why the store may lose data on its own restart; empty if it does not. Default: it does not.
-	Volatile func(context.Context) string
+	// VolatilityReason returns the reason why the store may lose data on its own restart; empty if it does not. Default: it does not.
+	VolatilityReason func(context.Context) string
 
-	// Own describes how to give an issuer a separate store on the same server.
-	Own string
+	// SeparateStoreHint describes how to give an issuer a separate store on the same server.
+	SeparateStoreHint string
 
 	// Connections returns the number of connections, and how many of them are in use.
 	Connections func() (open, used int)
@@ -95,7 +95,7 @@ type pooledShared struct {
 	watch   *Watch
 	logger  latestLogger
 
-	followers map[string]Follower
+	followers map[string]Broadcaster
 
 	follow sync.Once
 	ctx    context.Context // context of the follower
@@ -118,7 +118,7 @@ func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*po
 	s.breaker = breaker.New(s.checked, logger, observeStore(name))
 	s.followers = newFollowers(s.breaker, logger)
 	s.replica = storemirror.New(s.breaker, storemirror.Config{
-		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Tell: s.tellFollowers, Logger: logger,
+		Mirrored: store.MirroredKinds, Cached: store.CachedKinds, Notify: s.tellFollowers, Logger: logger,
 	})
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s, nil
@@ -127,16 +127,16 @@ func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*po
 // tellFollowers forwards the store's updates to the followers.
 func (s *pooledShared) tellFollowers(u store.Update) {
 	for _, f := range s.followers {
-		f.Hear(u)
+		f.HandleUpdate(u)
 	}
 }
 
 // try checks the store, and whether changes of other gateways can be received. The breaker ignores a failure of the latter,
 // because queries still work.
 func (s *pooledShared) try(ctx context.Context) error {
-	err := s.breaker.Try(ctx)
-	if err == nil && s.remote.TryListening != nil {
-		err = s.remote.TryListening(ctx)
+	err := s.breaker.Probe(ctx)
+	if err == nil && s.remote.ProbeSubscription != nil {
+		err = s.remote.ProbeSubscription(ctx)
 	}
 	return err
 }
@@ -156,7 +156,7 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 	s.logger.Store(logger)
 	s.replica.SetMaxLag(maxLag)
 	if err != nil {
-		logger.Warn("starting without the store, which cannot be reached yet", "error", err)
+		logger.Warn("starting while the store is unreachable", "error", err)
 	}
 	s.follow.Do(func() {
 		s.ended.Go(func() { s.replica.Run(s.ctx) })
@@ -201,30 +201,30 @@ var (
 )
 
 // A Follower broadcasts events of a kind to the other gateways with the same store, by entries of its own kind in that store.
-type Follower interface {
-	// Hear is called with each update of the store. It must not block.
-	Hear(u store.Update)
+type Broadcaster interface {
+	// HandleUpdate is called with each update of the store. It must not block.
+	HandleUpdate(u store.Update)
 }
 
-// NewFollower returns the follower of a store, which lives as long as the store's connections.
-type NewFollower func(shared store.Store, logger *slog.Logger) Follower
+// NewBroadcaster returns the follower of a store, which lives as long as the store's connections.
+type NewBroadcaster func(shared store.Store, logger *slog.Logger) Broadcaster
 
 // followers are the constructors by kind.
-var followers = map[string]NewFollower{}
+var followers = map[string]NewBroadcaster{}
 
-// Follow registers the follower of a kind for each shared store. It must be called during package initialization.
-func Follow(kind string, newFollower NewFollower) { followers[kind] = newFollower }
+// RegisterBroadcaster registers the follower of a kind for each shared store. It must be called during package initialization.
+func RegisterBroadcaster(kind string, newFollower NewBroadcaster) { followers[kind] = newFollower }
 
-func newFollowers(shared store.Store, logger *slog.Logger) map[string]Follower {
-	made := make(map[string]Follower, len(followers))
+func newFollowers(shared store.Store, logger *slog.Logger) map[string]Broadcaster {
+	made := make(map[string]Broadcaster, len(followers))
 	for kind, newFollower := range followers {
 		made[kind] = newFollower(shared, logger)
 	}
 	return made
 }
 
-// Follower returns the follower of a kind for the first shared store; nil without a shared store.
-func (s *Set) Follower(kind string) Follower {
+// Broadcaster returns the follower of a kind for the first shared store; nil without a shared store.
+func (s *Set) Broadcaster(kind string) Broadcaster {
 	if len(s.shared) == 0 {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 // A reload takes over the store with its replica, and the last configuration closes it.
 func TestSharedStoreOutlivesReload(t *testing.T) {
 	t.Parallel()
-	gateway, closed := storetest.NewShared(FollowedKinds()...).Gateway(), 0
+	gateway, closed := storetest.NewShared(SubscribedKinds()...).Gateway(), 0
 	var modules []*Shared
 	for range 2 {
 		m := new(Shared)
@@ -56,7 +56,7 @@ func TestSharedStoreIsCheckedLate(t *testing.T) {
 	unfit := errors.New("it evicts")
 	g := storetest.NewShared().Gateway()
 	s := newCheckedStore(&Remote{Shared: g, Check: func(context.Context) error { return unfit }}, slog.New(slog.DiscardHandler))
-	if err := s.Follow(t.Context(), func(store.Update) { t.Error("told something") }); !errors.Is(err, unfit) {
+	if err := s.Subscribe(t.Context(), func(store.Update) { t.Error("told something") }); !errors.Is(err, unfit) {
 		t.Errorf("followed: %v", err)
 	}
 }
@@ -84,7 +84,7 @@ func TestListeningIsTried(t *testing.T) {
 	s, err := newPooledShared("kind", func(*slog.Logger) (*Remote, error) {
 		return &Remote{
 			Shared: storetest.NewShared().Gateway(), Check: func(context.Context) error { return nil },
-			Close: func() error { return nil }, TryListening: func(context.Context) error { return deaf },
+			Close: func() error { return nil }, ProbeSubscription: func(context.Context) error { return deaf },
 		}, nil
 	})
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 // CheckTimeout is the maximum duration of a check of a store.
 const CheckTimeout = 3 * time.Second
 
-// Watch checks a store ([store.Try]) periodically and for each readiness probe. It logs a problem once when it begins and
+// Watch checks a store ([store.Probe]) periodically and for each readiness probe. It logs a problem once when it begins and
 // once when it ends. It lives as long as the store, across reloads.
 type Watch struct {
 	name    string // of the module, for metrics
@@ -72,7 +72,7 @@ func newStoreWatch(name string, try func(context.Context) error) *Watch {
 
 // NewLocalWatch returns the watch of a store that only this process uses.
 func NewLocalWatch(name string, s store.Store) *Watch {
-	w := newStoreWatch(name, func(ctx context.Context) error { return store.Try(ctx, s) })
+	w := newStoreWatch(name, func(ctx context.Context) error { return store.Probe(ctx, s) })
 	w.outages = true
 	w.sized, _ = s.(sizedStore)
 	return w
@@ -111,7 +111,7 @@ func (w *Watch) check(ctx context.Context) error {
 	select {
 	case <-w.begin():
 	case <-time.After(CheckTimeout):
-		w.note(fmt.Errorf("%w: no answer in %v", store.ErrUnavailable, CheckTimeout))
+		w.note(fmt.Errorf("%w: no response within %v", store.ErrUnavailable, CheckTimeout))
 	case <-ctx.Done():
 	}
 	w.mu.Lock()
@@ -192,12 +192,12 @@ func (w *Watch) tell(err error) {
 		store.CauseEviction: "the store may drop what is in use: sessions would end, and revoked tokens be valid again",
 		store.CauseGone:     "the store takes no changes: what needs it is answered 503 until that is set right",
 	}[store.CauseOf(err)]
-	w.log().Error(cmp.Or(message, "the store fails: what needs it is not served"), "store", w.name, "cause", string(store.CauseOf(err)), "error", err)
+	w.log().Error(cmp.Or(message, "store unavailable; requests that need it are rejected"), "store", w.name, "cause", string(store.CauseOf(err)), "error", err)
 }
 
-// Claimed records the mark of the store ([store.Claim]), and reports whether it is unchanged. A store with another mark or none
+// RecordMark records the mark of the store ([store.AssignIssuer]), and reports whether it is unchanged. A store with another mark or none
 // has lost its data.
-func (w *Watch) Claimed(mark []byte) bool {
+func (w *Watch) RecordMark(mark []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if mark == nil { // the store is full
@@ -208,21 +208,21 @@ func (w *Watch) Claimed(mark []byte) bool {
 	if before == "" || before == string(mark) {
 		return true
 	}
-	w.lost()
+	w.recordLoss()
 	return false
 }
 
-// lost records that the store has lost its data. The lock must be held.
-func (w *Watch) lost() {
+// recordLoss records that the store has lost its data. The lock must be held.
+func (w *Watch) recordLoss() {
 	w.state.emptied = time.Now()
-	w.log().Error("the store has lost what it held: people sign in again, and tokens that were revoked may be valid until they expire; restore a backup, or end all tokens (docs/operate/troubleshooting.md)", "store", w.name, "cause", string(store.CauseEmptied))
+	w.log().Error("store has lost its data: people must sign in again, and revoked tokens may be valid until they expire; restore a backup, or revoke all tokens (docs/operate/troubleshooting.md)", "store", w.name, "cause", string(store.CauseEmptied))
 }
 
-// beganEmpty records at startup that the store has lost its earlier data.
-func (w *Watch) beganEmpty() {
+// recordLossAtStart records at startup that the store has lost its earlier data.
+func (w *Watch) recordLossAtStart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lost()
+	w.recordLoss()
 }
 
 // keepsNothing records at startup why the store loses data on its own restart; empty if it does not.
@@ -235,7 +235,7 @@ func (w *Watch) keepsNothing(why string) (isNew bool) {
 }
 
 func (w *Watch) warnOfVolatile(logger *slog.Logger, why string) {
-	logger.Warn("the store does not keep everything over its own restart: people then sign in again, and tokens that were revoked may be valid until they expire", "store", w.name, "cause", string(store.CauseVolatile), "why", why)
+	logger.Warn("store does not persist everything across its own restarts: after one, people must sign in again, and revoked tokens may be valid until they expire", "store", w.name, "cause", string(store.CauseVolatile), "why", why)
 }
 
 // warnings returns conditions that do not prevent the gateway from working.
@@ -280,7 +280,7 @@ func (w *Watch) settle() {
 // checkedStore is a store that is used only after it passed its check and belongs to no other issuer, which may be after the
 // start of the gateway. It is checked again whenever following restarts, because the server may have been replaced.
 type checkedStore struct {
-	store.Singly
+	store.CallRunner
 	remote *Remote
 	logger *slog.Logger
 	watch  *Watch
@@ -294,7 +294,7 @@ type checkedStore struct {
 
 func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
 	s := &checkedStore{remote: remote, logger: logger, watch: newStoreWatch("", nil)}
-	s.Singly = s.Do
+	s.CallRunner = s.Do
 	return s
 }
 
@@ -304,7 +304,7 @@ func (s *checkedStore) begin(ctx context.Context, issuer string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.issuer != "" && s.issuer != issuer {
-		return s.remote.explain(&store.OtherIssuerError{Theirs: s.issuer, Ours: issuer})
+		return s.remote.explain(&store.OtherIssuerError{StoredIssuer: s.issuer, RequestedIssuer: issuer})
 	}
 	err := s.checkFor(ctx, issuer)
 	if err != nil && ctx.Err() != nil {
@@ -331,15 +331,15 @@ func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 	if err := s.remote.Check(ctx); err != nil {
 		return err
 	}
-	switch err := store.Try(ctx, s.remote.Shared); {
+	switch err := store.Probe(ctx, s.remote.Shared); {
 	case err == nil || errors.Is(err, store.ErrFull):
 	case store.CauseOf(err) == store.CauseRights:
 		return errors.New(err.Error()) // a permanent error
 	default:
 		return err
 	}
-	if s.remote.Volatile != nil {
-		if why := s.remote.Volatile(ctx); s.watch.keepsNothing(why) {
+	if s.remote.VolatilityReason != nil {
+		if why := s.remote.VolatilityReason(ctx); s.watch.keepsNothing(why) {
 			s.watch.warnOfVolatile(s.watch.log(), why)
 		}
 	}
@@ -348,9 +348,9 @@ func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 
 // claim must be called with the lock held.
 func (s *checkedStore) claim(ctx context.Context, issuer string) error {
-	mark, err := store.Claim(ctx, s.remote.Shared, issuer)
+	mark, err := store.AssignIssuer(ctx, s.remote.Shared, issuer)
 	if err == nil {
-		s.watch.Claimed(mark)
+		s.watch.RecordMark(mark)
 	}
 	return s.remote.explain(err)
 }
@@ -358,7 +358,7 @@ func (s *checkedStore) claim(ctx context.Context, issuer string) error {
 // explain adds a remedy to the error for the store of another issuer.
 func (r *Remote) explain(err error) error {
 	if _, other := errors.AsType[*store.OtherIssuerError](err); other {
-		return fmt.Errorf("%w: give each issuer a store of its own (%s)", err, r.Own)
+		return fmt.Errorf("%w: configure a separate store for each issuer (%s)", err, r.SeparateStoreHint)
 	}
 	return err
 }
@@ -389,29 +389,29 @@ func (s *checkedStore) recheck(ctx context.Context) error {
 func (s *checkedStore) refuse(ctx context.Context, err error) {
 	refusal := fmt.Errorf("%w: %s", store.ErrUnavailable, err.Error())
 	if before := s.refusal.Swap(&refusal); before == nil || (*before).Error() != refusal.Error() {
-		s.logger.ErrorContext(ctx, "the store cannot be used: what needs it is answered 503", "error", err)
+		s.logger.ErrorContext(ctx, "store rejected; requests that need it get 503", "error", err)
 	}
 	s.passed = false
 }
 
-// Follow implements [store.Shared].
-func (s *checkedStore) Follow(ctx context.Context, tell func(store.Update)) error {
+// Subscribe implements [store.Shared].
+func (s *checkedStore) Subscribe(ctx context.Context, tell func(store.Update)) error {
 	if err := s.recheck(ctx); err != nil {
 		return err
 	}
-	return s.remote.Follow(ctx, tell)
+	return s.remote.Subscribe(ctx, tell)
 }
 
-// Try is for [store.Try]. It also checks whether the store still contains this gateway's state.
-func (s *checkedStore) Try(ctx context.Context) error {
+// Probe is for [store.Probe]. It also checks whether the store still contains this gateway's state.
+func (s *checkedStore) Probe(ctx context.Context) error {
 	if refusal := s.refusal.Load(); refusal != nil {
 		return *refusal
 	}
-	if err := store.Try(ctx, s.remote.Shared); err != nil {
+	if err := store.Probe(ctx, s.remote.Shared); err != nil {
 		return err
 	}
 	mark, err := s.remote.Get(ctx, store.IssuerKey)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !s.watch.Claimed(mark) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !s.watch.RecordMark(mark) {
 		return s.recheck(ctx)
 	}
 	return err
@@ -490,7 +490,7 @@ func (s *Set) Health(ctx context.Context) (parts []Health) {
 	for _, one := range s.shared {
 		var problem error
 		if !one.replica.IsCurrent() {
-			problem = fmt.Errorf("what other gateways revoke has not been heard for %v", one.replica.Lag().Round(time.Millisecond))
+			problem = fmt.Errorf("no revocations of other gateways received for %v", one.replica.Lag().Round(time.Millisecond))
 		}
 		parts = append(parts, Health{Part: "revocations", Cause: store.CauseUnavailable, Problem: problem})
 	}

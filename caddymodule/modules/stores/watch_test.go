@@ -74,7 +74,7 @@ func TestStoreWatch(t *testing.T) {
 
 type volatileStore struct{ *store.Memory }
 
-func (volatileStore) Volatile() string { return "for a test" }
+func (volatileStore) VolatilityReason() string { return "for a test" }
 
 // A volatile durable store is logged once: a store of this process before the start, so that `caddy validate` reports it too,
 // and a remote store when it is first available.
@@ -85,8 +85,8 @@ func TestVolatileIsLoggedOnce(t *testing.T) {
 	m := new(Shared)
 	err := m.Use("kind", t.Name(), func(*slog.Logger) (*Remote, error) {
 		return &Remote{
-			Shared: storetest.NewShared(FollowedKinds()...).Gateway(), Check: func(context.Context) error { return nil },
-			Close: func() error { return nil }, Volatile: func(context.Context) string { return "for a test" },
+			Shared: storetest.NewShared(SubscribedKinds()...).Gateway(), Check: func(context.Context) error { return nil },
+			Close: func() error { return nil }, VolatilityReason: func(context.Context) string { return "for a test" },
 		}, nil
 	})
 	if err != nil {
@@ -140,9 +140,9 @@ const issuerA, issuerB = "https://a.example", "https://b.example"
 // lateStore returns a store that was unavailable when a gateway of an issuer started.
 func lateStore(t *testing.T, issuer string) (*storetest.Shared, *checkedStore, *bytes.Buffer) {
 	t.Helper()
-	server := storetest.NewShared(FollowedKinds()...)
+	server := storetest.NewShared(SubscribedKinds()...)
 	gateway, log := server.Gateway(), new(bytes.Buffer)
-	s := newCheckedStore(&Remote{Shared: gateway, Own: "an option", Check: func(ctx context.Context) error {
+	s := newCheckedStore(&Remote{Shared: gateway, SeparateStoreHint: "an option", Check: func(ctx context.Context) error {
 		_, err := gateway.List(ctx, "none:")
 		return err
 	}}, slog.New(slog.NewTextHandler(log, nil)))
@@ -173,11 +173,11 @@ func TestStoreIsUsedOnceChecked(t *testing.T) {
 func TestStoreOfOtherIssuerIsFoundLate(t *testing.T) {
 	t.Parallel()
 	server, s, log := lateStore(t, issuerA)
-	if _, err := store.Claim(t.Context(), server.Gateway(), issuerB); err != nil {
+	if _, err := store.AssignIssuer(t.Context(), server.Gateway(), issuerB); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := s.Follow(t.Context(), func(store.Update) { t.Error("told something") }); !errors.As(err, new(*store.OtherIssuerError)) {
+		if err := s.Subscribe(t.Context(), func(store.Update) { t.Error("told something") }); !errors.As(err, new(*store.OtherIssuerError)) {
 			t.Errorf("followed: %v", err)
 		}
 	}
@@ -233,6 +233,6 @@ func TestReloadWhileStoreIsAway(t *testing.T) {
 }
 
 func claim(t *testing.T, s store.Store, issuer string) error {
-	_, err := store.Claim(t.Context(), s, issuer)
+	_, err := store.AssignIssuer(t.Context(), s, issuer)
 	return err
 }

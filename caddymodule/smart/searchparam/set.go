@@ -36,8 +36,8 @@ type Set struct{ own map[key]Parameter }
 
 // Errors of [Set.Add], in addition to that of an invalid expression.
 var (
-	// ErrKnown means that R4 defines the parameter. R4's definition cannot be replaced, because compartments depend on it.
-	ErrKnown = errors.New("FHIR R4 has this search parameter itself")
+	// ErrStandardParameter means that R4 defines the parameter. R4's definition cannot be replaced, because compartments depend on it.
+	ErrStandardParameter = errors.New("FHIR R4 has this search parameter itself")
 	// errDefinition means that a definition is incomplete, or contradicts another definition.
 	errDefinition = errors.New("unusable search parameter")
 )
@@ -61,7 +61,7 @@ func (s *Set) Add(d Definition) error {
 		added[key{base, d.Code}] = p
 	}
 	if len(added) == 0 && len(d.Base) > 0 {
-		return fmt.Errorf("%s: %w", d.Code, ErrKnown)
+		return fmt.Errorf("%s: %w", d.Code, ErrStandardParameter)
 	}
 	if s.own == nil {
 		s.own = map[key]Parameter{}
@@ -94,7 +94,7 @@ func (s Set) Of(resourceType string) []Parameter {
 
 // parameter returns the parameter of one type. It must be possible to evaluate it.
 func (d Definition) parameter(base string) (Parameter, error) {
-	p := Parameter{Name: d.Code, Targets: slices.Sorted(slices.Values(d.Target)), Own: true}
+	p := Parameter{Name: d.Code, Targets: slices.Sorted(slices.Values(d.Target)), IsSiteDefined: true}
 	structures, kind := r4Structures(), slices.Index(kindNames[:], d.Type)
 	if kind < 0 || !codePattern.MatchString(d.Code) {
 		return p, fmt.Errorf("%w: its type is one of %v, and its name has letters, digits and hyphens", errDefinition, kindNames)
@@ -258,6 +258,6 @@ type Parameter struct {
 	Paths []resource.Path
 	// Targets are the target types of a reference; empty means any.
 	Targets []string
-	// Own is true for a parameter defined by a site. The FHIR server's definition may be broader.
-	Own bool
+	// IsSiteDefined is true for a parameter defined by a site. The FHIR server's definition may be broader.
+	IsSiteDefined bool
 }

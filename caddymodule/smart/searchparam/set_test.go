@@ -53,7 +53,7 @@ func TestSet(t *testing.T) {
 				t.Fatal(err)
 			}
 			p, ok := s.Lookup(res.Type, "own")
-			if got, err := p.Matches(res, tt.value); got != tt.want || err != nil || !ok || !p.Own {
+			if got, err := p.Matches(res, tt.value); got != tt.want || err != nil || !ok || !p.IsSiteDefined {
 				t.Errorf("matches %v, %v", got, err)
 			}
 		})
@@ -121,10 +121,10 @@ func TestSetKeepsR4(t *testing.T) {
 	if err := s.Add(d); err != nil {
 		t.Fatal(err)
 	}
-	if p, _ := s.Lookup("CareTeam", "subject"); p.Own || slices.Equal(p.Paths[0].Elements, []string{"participant", "member"}) {
+	if p, _ := s.Lookup("CareTeam", "subject"); p.IsSiteDefined || slices.Equal(p.Paths[0].Elements, []string{"participant", "member"}) {
 		t.Errorf("R4's is %+v", p)
 	}
-	if p, ok := s.Lookup("Slot", "subject"); !ok || !p.Own {
+	if p, ok := s.Lookup("Slot", "subject"); !ok || !p.IsSiteDefined {
 		t.Error("that of a type without one is not known")
 	}
 	if err := s.Add(d); err != nil {

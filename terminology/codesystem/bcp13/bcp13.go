@@ -83,9 +83,9 @@ func (system) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codes
 	return dst
 }
 
-// Refusal returns the syntax of media types.
-func (system) Refusal([]byte) string {
+// InvalidReason returns the syntax of media types.
+func (system) InvalidReason([]byte) string {
 	return "a media type is type/subtype, where the type is one of IANA's or begins with x-, and may have parameters, as in text/plain; charset=utf-8"
 }
 
-var _ codesystem.Refuser = system{}
+var _ codesystem.CodeExplainer = system{}

@@ -43,8 +43,8 @@ func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
 	return codesystem.Concept{Code: []byte(t.text)}, true
 }
 
-// Refusal returns why a code is not a valid tag or has the wrong case; "" for a valid tag.
-func (system) Refusal(code []byte) string {
+// InvalidReason returns why a code is not a valid tag or has the wrong case; "" for a valid tag.
+func (system) InvalidReason(code []byte) string {
 	if _, err := parse(string(code)); err != nil {
 		return err.Error()
 	}
@@ -188,7 +188,7 @@ var (
 	_ codesystem.FilterReader = system{}
 	_ codesystem.Notes        = system{}
 	_ codesystem.Dialects     = system{}
-	_ codesystem.Refuser      = system{}
+	_ codesystem.CodeExplainer      = system{}
 )
 
 // namesOf contains the names in a language from Unicode's CLDR.

@@ -54,7 +54,7 @@ func TestTags(t *testing.T) {
 		strings.Repeat("a-", 5000): `!at column 129: the tag is longer than 128 characters`, "de-\x00": `!at column 4: unexpected '\x00'`,
 	} {
 		c, ok := source.System.Locate([]byte(code))
-		got := "!" + system{}.Refusal([]byte(code))
+		got := "!" + system{}.InvalidReason([]byte(code))
 		if ok != (got == "!") {
 			t.Errorf("%q: found is %v, refused is %s", code, ok, got)
 		}
@@ -111,7 +111,7 @@ func TestValues(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: got %s, want %s", code, strings.Join(got, " "), want)
 		}
-		for i, p := range codesystem.Of(source.System).Filters.Properties() {
+		for i, p := range codesystem.DetectInterfaces(source.System).Filters.Properties() {
 			system{}.Values(c, i, func(text []byte) bool { visited = append(visited, p.Code+"="+string(text)); return true })
 		}
 		if strings.Join(visited, " ") != want {
@@ -179,7 +179,7 @@ func TestNames(t *testing.T) {
 		t.Errorf("got flags %b", flags)
 	}
 	for language, want := range map[string]bool{"en": true, "de": true, "de-ch": true, "nl": true, "ja": false} {
-		if got := codesystem.Of(source.System).Dialects.HasLanguage(language); got != want {
+		if got := codesystem.DetectInterfaces(source.System).Dialects.HasLanguage(language); got != want {
 			t.Errorf("%s: got %v", language, got)
 		}
 	}
@@ -210,7 +210,7 @@ func TestRegistry(t *testing.T) {
 	for _, code := range tags {
 		c, ok := source.System.Locate([]byte(code))
 		if !ok {
-			t.Errorf("%s: %s", code, system{}.Refusal([]byte(code)))
+			t.Errorf("%s: %s", code, system{}.InvalidReason([]byte(code)))
 			continue
 		}
 		checkCanonical(t, c)

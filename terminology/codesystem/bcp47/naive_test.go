@@ -110,7 +110,7 @@ func TestGenerated(t *testing.T) {
 		want := isValid(registry, tag)
 		c, got := source.System.Locate([]byte(tag))
 		if got != want {
-			t.Fatalf("%q: valid is %v, want %v: %s", tag, got, want, system{}.Refusal([]byte(tag)))
+			t.Fatalf("%q: valid is %v, want %v: %s", tag, got, want, system{}.InvalidReason([]byte(tag)))
 		}
 		if got {
 			valid++
@@ -129,7 +129,7 @@ func FuzzLocate(f *testing.F) {
 	registry := entries(registryText())
 	f.Fuzz(func(t *testing.T, tag string) {
 		c, ok := source.System.Locate([]byte(tag))
-		if want := isValid(registry, tag); ok != want || ok != (system{}.Refusal([]byte(tag)) == "") {
+		if want := isValid(registry, tag); ok != want || ok != (system{}.InvalidReason([]byte(tag)) == "") {
 			t.Errorf("%q: valid is %v, want %v", tag, ok, want)
 		}
 		if !ok {

@@ -294,7 +294,7 @@ func TestGenerated(t *testing.T) {
 		want, ok := g.naive.eval(s)
 		m, fits := measured(expression([]byte(s)))
 		if !ok || !fits {
-			t.Fatalf("%s: valid %t, has a value %t, refused %q", s, ok, fits, system{}.Refusal([]byte(s)))
+			t.Fatalf("%s: valid %t, has a value %t, refused %q", s, ok, fits, system{}.InvalidReason([]byte(s)))
 		}
 		for symbol, i := range g.naive.axes {
 			if m.dimension[symbol] != want.exponents[i] {
@@ -331,9 +331,9 @@ func TestMalformed(t *testing.T) {
 			malformed++
 		}
 		if _, found := (system{}).Locate([]byte(s)); found != ok {
-			t.Fatalf("%q: found %t, want %t (%s)", s, found, ok, system{}.Refusal([]byte(s)))
+			t.Fatalf("%q: found %t, want %t (%s)", s, found, ok, system{}.InvalidReason([]byte(s)))
 		}
-		if why := (system{}).Refusal([]byte(s)); (why == "") != ok || len(why) > 2*maxLength {
+		if why := (system{}).InvalidReason([]byte(s)); (why == "") != ok || len(why) > 2*maxLength {
 			t.Fatalf("%q: refused %q", s, why)
 		}
 	}
@@ -346,7 +346,7 @@ func FuzzLocate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, code string) {
 		c, ok := system{}.Locate([]byte(code))
-		if why := (system{}).Refusal([]byte(code)); (why == "") != ok {
+		if why := (system{}).InvalidReason([]byte(code)); (why == "") != ok {
 			t.Fatalf("%q: found %t, refused %q", code, ok, why)
 		}
 		if !ok {

@@ -47,8 +47,8 @@ func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
 	return codesystem.Concept{Code: bytes.Clone(code)}, true
 }
 
-// Refusal returns the error of an invalid code and its position, with the text of HL7's servers.
-func (system) Refusal(code []byte) string {
+// InvalidReason returns the error of an invalid code and its position, with the text of HL7's servers.
+func (system) InvalidReason(code []byte) string {
 	if _, _, err := parse(string(code)); err != nil {
 		why := err.Error()
 		return fmt.Sprintf("Error processing unit '%s': %s%s", code, strings.ToUpper(why[:1]), why[1:])
@@ -152,7 +152,7 @@ func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codes
 
 var (
 	_ codesystem.System       = system{}
-	_ codesystem.Refuser      = system{}
+	_ codesystem.CodeExplainer      = system{}
 	_ codesystem.Filters      = system{}
 	_ codesystem.FilterReader = system{}
 	_ codesystem.Converter    = system{}

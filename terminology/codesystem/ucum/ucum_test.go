@@ -29,7 +29,7 @@ func TestRefusal(t *testing.T) {
 		if want != "" {
 			want = "Error processing unit '" + code + "': " + strings.ToUpper(want[:1]) + want[1:]
 		}
-		if got := (system{}).Refusal([]byte(code)); got != want {
+		if got := (system{}).InvalidReason([]byte(code)); got != want {
 			t.Errorf("%.50q: got %q, want %q", code, got, want)
 		}
 		if _, found := (system{}).Locate([]byte(code)); found != (want == "") {
@@ -185,7 +185,7 @@ func TestFunctional(t *testing.T) {
 		switch kind {
 		case "valid", "invalid":
 			for _, code := range args {
-				if why := (system{}).Refusal([]byte(code)); (why == "") != (kind == "valid") {
+				if why := (system{}).InvalidReason([]byte(code)); (why == "") != (kind == "valid") {
 					t.Errorf("%s: want %s, got %q", code, kind, why)
 				}
 			}

@@ -57,9 +57,9 @@ func Of(ctx context.Context, limit int) *Budget {
 	return &Budget{Context: ctx, limit: limit}
 }
 
-// Spend charges n steps in advance. It returns an error if the budget is exceeded or no slot is available, or the
+// Charge charges n steps in advance. It returns an error if the budget is exceeded or no slot is available, or the
 // context's error.
-func (b *Budget) Spend(n int) error {
+func (b *Budget) Charge(n int) error {
 	if b == nil {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (b *Budget) Spend(n int) error {
 		return err
 	}
 	if b.spent > stretch {
-		if err := b.Enter(); err != nil {
+		if err := b.AcquireSlot(); err != nil {
 			return err
 		}
 	}
@@ -82,8 +82,8 @@ func (b *Budget) Spend(n int) error {
 	return nil
 }
 
-// Enter acquires a slot unless the request already has one.
-func (b *Budget) Enter() (err error) {
+// AcquireSlot acquires a slot unless the request already has one.
+func (b *Budget) AcquireSlot() (err error) {
 	if b == nil || b.turn == nil || b.leave != nil {
 		return nil
 	}
@@ -94,8 +94,8 @@ func (b *Budget) Enter() (err error) {
 		Text: "there is no room for a costly request now; try again in a few seconds"}
 }
 
-// Rest releases the slot while the request waits for a definition or for the client to read the response.
-func (b *Budget) Rest() {
+// ReleaseSlot releases the slot while the request waits for a definition or for the client to read the response.
+func (b *Budget) ReleaseSlot() {
 	if b == nil || b.leave == nil {
 		return
 	}
@@ -104,7 +104,7 @@ func (b *Budget) Rest() {
 }
 
 // Read charges for reading n bytes of a resource.
-func (b *Budget) Read(n int) error { return b.Spend(n / ReadBytes) }
+func (b *Budget) Read(n int) error { return b.Charge(n / ReadBytes) }
 
 // Compare charges for comparing texts with a display.
 func (b *Budget) Compare(texts []codesystem.Text) error {
@@ -112,7 +112,7 @@ func (b *Budget) Compare(texts []codesystem.Text) error {
 	for i := range texts {
 		cost += 4 + len(texts[i].Value)/4
 	}
-	return b.Spend(cost)
+	return b.Charge(cost)
 }
 
 // ReadBytes is the number of bytes of a resource read in one step.
@@ -121,8 +121,8 @@ const ReadBytes = 16
 // IsCostly reports whether the request has a slot or will need one.
 func (b *Budget) IsCostly() bool { return b != nil && b.spent > stretch }
 
-// IsOwn reports whether an error concerns only this request, and not others that wait for the same result.
-func IsOwn(err error) bool {
+// IsRequestSpecific reports whether an error concerns only this request, and not others that wait for the same result.
+func IsRequestSpecific(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy)
 }
 

@@ -73,7 +73,7 @@ func (c *Evaluator) compose(vs *definitions.ValueSet) ([]definitions.Entry, erro
 	if err != nil {
 		return nil, err
 	}
-	c.used.Tree = canBeTree(vs)
+	c.used.MayBeTree = canBeTree(vs)
 	c.used.Filtered = slices.ContainsFunc(include, func(set definitions.ConceptSet) bool { return len(set.Filters) > 0 })
 	entries, err := c.union(include, "include")
 	if err != nil || c.isSettled(entries) {
@@ -197,7 +197,7 @@ func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definit
 		}
 		for _, e := range part {
 			if seen.has(e) {
-				c.used.Tree = false
+				c.used.MayBeTree = false
 				continue
 			}
 			seen.add(e)
@@ -296,7 +296,7 @@ func (u *used) add(x *CodeList, vs *definitions.ValueSet) {
 // spend charges for gathered or examined codes. A value set of a request may repeat a costly include a hundred thousand
 // times.
 func (c *Evaluator) spend(n int) error {
-	err := c.budget.Spend(n)
+	err := c.budget.Charge(n)
 	if err == nil || !errors.Is(err, budget.ErrSpent) {
 		return err
 	}
@@ -479,7 +479,7 @@ func (c *Evaluator) listed(set *definitions.ConceptSet, cs *definitions.CodeSyst
 			table, at := c.library.Row(row)
 			if c, ok := cs.Concepts.Locate(table.Texts.At(table.Code[at])); ok {
 				e.Concept = cs.Number(c)
-			} else if cs.IsWhole() && !set.Expanded {
+			} else if cs.IsComplete() && !set.Expanded {
 				continue
 			}
 		}

@@ -471,7 +471,7 @@ func (g *grammarInclude) atHand() ([]definitions.Entry, error) {
 	}
 	vs, ok := c.library.AnyValueSet(g.cs.Common, c.rules.Date)
 	if !ok {
-		return nil, g.cs.NotListed()
+		return nil, g.cs.NotEnumerableError()
 	}
 	x, err := c.ValueSet(vs)
 	if err != nil {

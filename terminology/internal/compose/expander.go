@@ -32,7 +32,7 @@ func (e *Expander) Codes(vs *definitions.ValueSet) (*CodeList, error) {
 	if vs.Key == "" {
 		return e.expand(vs)
 	}
-	key := e.Library.Sent.Key() + vs.Key + e.Rules.key()
+	key := e.Library.RequestDigest.Key() + vs.Key + e.Rules.key()
 	if x, ok := e.Cache.items.Get(key); ok {
 		return x, nil
 	}
@@ -53,7 +53,7 @@ func (e *Expander) expandOnce(key string, vs *definitions.ValueSet) (*CodeList, 
 		if err == nil {
 			return x.(*CodeList), nil
 		}
-		if own || !budget.IsOwn(err) {
+		if own || !budget.IsRequestSpecific(err) {
 			return nil, err
 		}
 	}
@@ -85,7 +85,7 @@ func (e *Expander) expand(vs *definitions.ValueSet) (*CodeList, error) {
 		x.Entries = slices.DeleteFunc(x.Entries, func(entry definitions.Entry) bool { return e.Library.Flags(entry)&unwanted != 0 })
 	}
 	named := slices.Concat(vs.Supplements, e.Rules.Supplements)
-	if err := e.Budget.Spend(len(x.CodeSystems) * (1 + len(named) + len(x.wanted))); err != nil {
+	if err := e.Budget.Charge(len(x.CodeSystems) * (1 + len(named) + len(x.wanted))); err != nil {
 		return nil, err
 	}
 	if x.Supplements, err = e.Library.Systems.RequiredSupplements(x.CodeSystems, slices.Concat(named, x.wanted)); err != nil {
@@ -98,11 +98,11 @@ func (e *Expander) expand(vs *definitions.ValueSet) (*CodeList, error) {
 // seal computes the tree and the digest of a complete expansion.
 func (e *Expander) seal(x *CodeList) (err error) {
 	x.Entries = slices.Clip(x.Entries)
-	if x.Tree {
-		if err := e.Budget.Spend(len(x.Entries)); err != nil {
+	if x.MayBeTree {
+		if err := e.Budget.Charge(len(x.Entries)); err != nil {
 			return err
 		}
-		x.Shape = Shape(e.Library, x.Entries, x.Filtered)
+		x.Tree = BuildTree(e.Library, x.Entries, x.Filtered)
 	}
 	x.Digest, err = e.digest(x)
 	x.searcher = new(searcher)
@@ -129,9 +129,9 @@ func (e *Expander) digest(x *CodeList) (sum [sha256.Size]byte, err error) {
 		if x.Versioned && code.IsKnown() {
 			field([]byte(l.Systems.CodeSystems[code.CodeSystem].Version))
 		}
-		line = append(line, byte(l.Flags(code)&codesystem.ToldFlags))
+		line = append(line, byte(l.Flags(code)&codesystem.ReportedFlags))
 		hash.Write(line)
-		if err := e.Budget.Spend(1 + len(line)/budget.PlainBytes); err != nil {
+		if err := e.Budget.Charge(1 + len(line)/budget.PlainBytes); err != nil {
 			return sum, err
 		}
 	}
@@ -163,7 +163,7 @@ type posted struct {
 
 // inline returns a value set of a request, parsing it unless it is cached.
 func (c *CodeListCache) inline(l *definitions.Set, resource jsontext.Value) (*definitions.Set, *definitions.ValueSet, error) {
-	key := l.Sent.Key(resource)
+	key := l.RequestDigest.Key(resource)
 	if p, ok := c.posted.Get(key); ok {
 		return p.overlay, p.valueSet, nil
 	}
@@ -191,7 +191,7 @@ const (
 // put caches an expansion unless it exceeds the capacity. overlay is the size of its overlay in bytes.
 func (c *CodeListCache) put(key string, x *CodeList, overlay int) {
 	size := len(x.Entries) + cachedSteady + (len(key)+overlay)/cachedBytes
-	if x.Shape != nil {
+	if x.Tree != nil {
 		size += len(x.Entries) * 2 / 3
 	}
 	if size <= c.Limit() {
@@ -207,7 +207,7 @@ type CodeList struct {
 	used
 	traits
 	Entries  []definitions.Entry // codes in order
-	Shape    *Tree               // tree of the codes; nil for a list
+	Tree     *Tree               // tree of the codes; nil for a list
 	Digest   [sha256.Size]byte   // digest of the content
 	searcher *searcher
 	weights  weights.Table // weights of the value set; nil: those of the code systems
@@ -237,7 +237,7 @@ type traits struct {
 	Versioned bool // codes have their version
 	Merged    bool // the value set names several versions that count as one
 	byVersion bool // a code in two versions is two codes
-	Tree      bool // may be a tree
+	MayBeTree bool // may be a tree
 	Filtered  bool // an include has a filter
 }
 

@@ -22,7 +22,7 @@ func TestCostlyDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, _ = l.expansions.flights.Do(vs.Key, func() (any, error) {
 			costly := newBudget(t.Context(), l)
-			_ = costly.Spend(100_000)
+			_ = costly.Charge(100_000)
 			if x, err := l.expanding(costly).Codes(vs); err != nil || len(x.Entries) != 4 {
 				t.Errorf("got %v, %v", x, err)
 			}

@@ -97,7 +97,7 @@ func (c *Evaluator) inList(set *definitions.ConceptSet, cs *definitions.CodeSyst
 		if !same {
 			continue
 		}
-		if e.Listed = row; e.IsKnown() || cs == nil || !cs.IsWhole() || set.Expanded {
+		if e.Listed = row; e.IsKnown() || cs == nil || !cs.IsComplete() || set.Expanded {
 			return []definitions.Entry{e}, nil
 		}
 		break

@@ -29,12 +29,12 @@ type Rules struct {
 	// ActiveOnly excludes inactive codes, ExcludeNotForUI abstract ones.
 	ActiveOnly, ExcludeNotForUI parameters.Choice
 
-	Given []parameters.Input // parameters of the request
+	Parameters []parameters.Input // parameters of the request
 }
 
-// Sent reports whether the request has a parameter.
-func (r *Rules) Sent(name string) bool {
-	return parameters.Find(r.Given, name) != nil
+// HasParameter reports whether the request has a parameter.
+func (r *Rules) HasParameter(name string) bool {
+	return parameters.Find(r.Parameters, name) != nil
 }
 
 // key returns a cache key for the rules.
@@ -136,11 +136,11 @@ func (v *VersionRules) Apply(url, declared string) (version string, rule applied
 	if declared != "" {
 		return declared, applied{}
 	}
-	return v.Usual(url)
+	return v.ApplyDefault(url)
 }
 
-// Usual is like Apply, but for an include without a version, ignoring forced versions.
-func (v *VersionRules) Usual(url string) (version string, rule applied) {
+// ApplyDefault is like Apply, but for an include without a version, ignoring forced versions.
+func (v *VersionRules) ApplyDefault(url string) (version string, rule applied) {
 	if version, rule := VersionFor(v.Preferred, url); version != "" {
 		return version, applied{"system-version", rule}
 	}
@@ -306,7 +306,7 @@ func byURL(d *definitions.Set, ref *ValueSetRef, rules *Rules) (*definitions.Val
 		return vs, nil
 	}
 	if _, ok := d.ValueSets.Find(reference); ok {
-		return nil, definitions.NotAsOf("value set", reference, rules.Date)
+		return nil, definitions.NewNoVersionError("value set", reference, rules.Date)
 	}
 	text := fmt.Sprintf("A definition for the value Set '%s' could not be found", reference)
 	return nil, outcome.Unknown("Unable_to_resolve_value_Set_", text, outcome.MissingOf("ValueSet", reference, "")...)

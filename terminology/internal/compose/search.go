@@ -25,7 +25,7 @@ func Search(l *definitions.Set, x *CodeList, f *textindex.Filter, list string, f
 	if err != nil {
 		return nil, 0, err
 	}
-	hits, total, err := textindex.Search(d.Searched, f, from, to, b.Spend)
+	hits, total, err := textindex.Search(d.Searched, f, from, to, b.Charge)
 	entries := make([]definitions.Entry, len(hits))
 	for i, h := range hits {
 		entries[i] = d.Entries[h.Part](h.Doc)
@@ -40,11 +40,11 @@ func DivisionOf(l *definitions.Set, x *CodeList, list string, b *budget.Budget) 
 		return d, nil
 	}
 	if len(x.Entries) > Scanned {
-		if err := b.Enter(); err != nil {
+		if err := b.AcquireSlot(); err != nil {
 			return nil, err
 		}
 	}
-	if err := b.Spend(len(x.Entries)); err != nil {
+	if err := b.Charge(len(x.Entries)); err != nil {
 		return nil, err
 	}
 	d := &divider{division: new(division), library: l, codes: x, languages: list}
@@ -71,7 +71,7 @@ func (d *divider) divide() *division {
 	var rest []uint32
 	for at := 0; at < len(entries); {
 		end := runFrom(entries, at)
-		if end-at >= shortest && len(d.codes.Supplements) == 0 && d.codes.weights == nil && !d.library.Systems.IsOwn(entries[at].CodeSystem) {
+		if end-at >= shortest && len(d.codes.Supplements) == 0 && d.codes.weights == nil && !d.library.Systems.IsFromRequest(entries[at].CodeSystem) {
 			d.addRun(at, end)
 		} else {
 			for i := at; i < end; i++ {
@@ -297,7 +297,7 @@ func (c *entryCorpus) weight(e definitions.Entry) (weight float64, ok bool) {
 // ownWeight returns the weight of an entry in the value set.
 func (c *entryCorpus) ownWeight(e definitions.Entry) float64 {
 	l := c.library
-	if !l.Usage.Items || e.Own() == 0 {
+	if !l.Usage.Items || e.ListedRow() == 0 {
 		return 0
 	}
 	rows, _ := l.Row(e.Listed)

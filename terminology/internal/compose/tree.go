@@ -16,9 +16,9 @@ type Tree struct {
 // maxTreeDepth is the maximum nesting of entries; JSON parsers have similar limits.
 const maxTreeDepth = 200
 
-// Shape returns the tree of an expansion, or nil if it must be a list because no entry is above another, or an entry
+// BuildTree returns the tree of an expansion, or nil if it must be a list because no entry is above another, or an entry
 // has several parents. With direct, entries are nested only in direct parents.
-func Shape(d *definitions.Set, entries []definitions.Entry, direct bool) *Tree {
+func BuildTree(d *definitions.Set, entries []definitions.Entry, direct bool) *Tree {
 	places := make(map[uint32][]uint32) // by code system: position in the expansion plus one, by concept
 	for i, e := range entries {
 		if !e.IsNumbered() {

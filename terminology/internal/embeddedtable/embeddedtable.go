@@ -64,7 +64,7 @@ func read(data []byte) (*table.Table, error) {
 	language, caseSensitive := "", true
 	b, r := table.Builder{Modifiers: (*fhirjson.Reader).Skip}, fhirjson.ReaderOf(resource)
 	b.Reset()
-	err = r.Counting(fhirjson.NewShortage(math.MaxInt64)).Object(func(name []byte) error {
+	err = r.Counting(fhirjson.NewOverhead(math.MaxInt64)).Object(func(name []byte) error {
 		switch string(name) {
 		case "language":
 			return r.ReadString(&language)

@@ -26,7 +26,7 @@ func pack(t *testing.T, resource string) []byte {
 }
 
 func TestTable(t *testing.T) {
-	s := codesystem.Of(New(pack(t, colours)))
+	s := codesystem.DetectInterfaces(New(pack(t, colours)))
 	red, ok := s.Locate([]byte("RED"))
 	code, display, flags := s.Concept(red)
 	got := fmt.Sprintln(ok, string(code), string(display), flags&codesystem.FlagDesignated != 0, s.Len(), s.Language(), s.Hierarchy.Children(red.Number),
@@ -41,7 +41,7 @@ func TestTable(t *testing.T) {
 
 func TestWeigh(t *testing.T) {
 	plain := New(pack(t, colours)).(*system)
-	weighed := codesystem.Of(plain.Weigh(maps.All(map[string]float64{"pink": 3})))
+	weighed := codesystem.DetectInterfaces(plain.Weigh(maps.All(map[string]float64{"pink": 3})))
 	if got := []float64{weighed.Search.SearchWeight(1), plain.SearchWeight(1)}; !slices.Equal(got, []float64{3, 0}) {
 		t.Errorf("got %v", got)
 	}
@@ -50,7 +50,7 @@ func TestWeigh(t *testing.T) {
 // Data is not read before its first use.
 func TestNotReadAtOnce(t *testing.T) {
 	s := New([]byte("no zstd"))
-	codesystem.Of(s)
+	codesystem.DetectInterfaces(s)
 	defer func() {
 		if recover() == nil {
 			t.Error("want a panic once it is read")

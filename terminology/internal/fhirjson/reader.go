@@ -21,7 +21,7 @@ type Reader struct {
 	dec     *jsontext.Decoder
 	scratch []byte
 	within  string // path of the value within a larger one
-	short   *Shortage
+	short   *Overhead
 }
 
 // NewReader returns a reader of src. Of duplicate members, the last one wins, because rejecting duplicates would
@@ -34,7 +34,7 @@ func NewReader(src io.Reader) *Reader {
 func ReaderOf(value jsontext.Value) *Reader { return NewReader(bytes.NewReader(value)) }
 
 // Counting makes the reader use s to count short elements, and returns the reader.
-func (r *Reader) Counting(s *Shortage) *Reader {
+func (r *Reader) Counting(s *Overhead) *Reader {
 	r.short = s
 	return r
 }
@@ -43,9 +43,9 @@ func (r *Reader) Counting(s *Shortage) *Reader {
 func (r *Reader) Inner(value jsontext.Value) *Reader { return ReaderOf(value).Counting(r.Shortage()) }
 
 // Shortage returns the counter of short elements.
-func (r *Reader) Shortage() *Shortage {
+func (r *Reader) Shortage() *Overhead {
 	if r.short == nil {
-		r.short = NewShortage(MaxShort)
+		r.short = NewOverhead(MaxShort)
 	}
 	return r.short
 }
@@ -292,21 +292,21 @@ func NewSourceReader(ctx context.Context, src io.Reader, most int64) *Reader {
 	return r
 }
 
-// Shortage sums up the memory of values in excess of their JSON length. Without a limit, five million empty objects
+// Overhead sums up the memory of values in excess of their JSON length. Without a limit, five million empty objects
 // would use a hundred times their length.
-type Shortage struct{ bytes, most int64 }
+type Overhead struct{ bytes, most int64 }
 
-// NewShortage returns a Shortage with a limit in bytes.
-func NewShortage(most int64) *Shortage { return &Shortage{most: most} }
+// NewOverhead returns a Shortage with a limit in bytes.
+func NewOverhead(most int64) *Overhead { return &Overhead{most: most} }
 
-// MaxShort is the default limit of a [Shortage].
+// MaxShort is the default limit of a [Overhead].
 const MaxShort = 16 << 20
 
 // shortElement is the minimum memory of an array element in bytes.
 const shortElement = 32
 
 // Add adds a value of length bytes of JSON that uses held bytes of memory.
-func (s *Shortage) Add(length, held int64) error {
+func (s *Overhead) Add(length, held int64) error {
 	if s.bytes += max(0, held-length); s.bytes > s.most {
 		return errors.New("too many definitions, or elements of a few bytes, which would take much more memory than they are long")
 	}

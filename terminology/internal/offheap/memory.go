@@ -14,7 +14,7 @@ import (
 // Memory is a list of regions outside the garbage-collected heap. On the heap, large arrays would double their memory,
 // because the collector waits for the same amount of garbage.
 //
-// The collector does not track uses of a region: an array must not be read after its owner is collected (see [Own]).
+// The collector does not track uses of a region: an array must not be read after its owner is collected (see [ReleaseWith]).
 type Memory struct{ regions [][]byte }
 
 var mappedBytes atomic.Int64
@@ -30,8 +30,8 @@ type scalar interface {
 	~bool | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int32
 }
 
-// Own releases m when owner is collected. Code that reads an array in m must keep owner reachable.
-func Own[T any](owner *T, m *Memory) {
+// ReleaseWith releases m when owner is collected. Code that reads an array in m must keep owner reachable.
+func ReleaseWith[T any](owner *T, m *Memory) {
 	runtime.AddCleanup(owner, (*Memory).Release, m)
 }
 

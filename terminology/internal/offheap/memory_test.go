@@ -52,7 +52,7 @@ func TestMemoryIsReleased(t *testing.T) {
 	before := InUse()
 	owner, m := new([100]byte), new(Memory)
 	m.Take(1 << 20)
-	Own(owner, m)
+	ReleaseWith(owner, m)
 	runtime.GC()
 	if mapsMemory() && len(m.regions) != 1 {
 		t.Fatal("released too soon")

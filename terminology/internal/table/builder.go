@@ -62,7 +62,7 @@ func (b *Builder) settle(t *Table) {
 		b.Memory.Release()
 	}
 	moveArrays(t, m)
-	offheap.Own(t, m)
+	offheap.ReleaseWith(t, m)
 	b.read = source{}
 	debug.FreeOSMemory()
 }

@@ -48,7 +48,7 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	}
 	out := parameters.NewWriter(nil)
 	for _, in := range single {
-		if err := c.Budget.Spend(validationSteps + again); err != nil {
+		if err := c.Budget.Charge(validationSteps + again); err != nil {
 			return nil, nil, err
 		}
 		result, err := validateOne(c, l, common, &in)
@@ -71,7 +71,7 @@ func validateOne(c *api.Call, l *terminology.Library, common []parameters.Input,
 	}
 	if err == nil {
 		merged := inputs
-		if err := c.Budget.Spend(1 + len(inputs)*len(common)/budget.PlainBytes); err != nil {
+		if err := c.Budget.Charge(1 + len(inputs)*len(common)/budget.PlainBytes); err != nil {
 			return nil, err
 		}
 		for _, shared := range common {
@@ -84,7 +84,7 @@ func validateOne(c *api.Call, l *terminology.Library, common []parameters.Input,
 			return result, nil
 		}
 	}
-	if failed, ok := errors.AsType[*outcome.Error](err); ok && !budget.IsOwn(err) {
+	if failed, ok := errors.AsType[*outcome.Error](err); ok && !budget.IsRequestSpecific(err) {
 		return failed.OperationOutcome(), nil
 	}
 	return nil, err

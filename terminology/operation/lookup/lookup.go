@@ -28,8 +28,8 @@ func answer(c *api.Call, l *terminology.Library, inputs []parameters.Input) ([]b
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range p.Given { // system and version also complete a coding
-		switch in := &p.Given[i]; in.Name {
+	for i := range p.Parameters { // system and version also complete a coding
+		switch in := &p.Parameters[i]; in.Name {
 		case "system":
 			coding.System = cmp.Or(coding.System, in.Value)
 		case "version":

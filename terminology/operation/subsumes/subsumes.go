@@ -71,7 +71,7 @@ func subsumes(l *definitions.Set, a, b *parameters.Coding, budget *budget.Budget
 	if first.CodeSystem != second.CodeSystem {
 		return "", outcome.BadRequest("invalid", "the two codes must be of the same version of one code system")
 	}
-	return subsumption(l.Systems.CodeSystems[first.CodeSystem], first.At, second.At, budget.Spend)
+	return subsumption(l.Systems.CodeSystems[first.CodeSystem], first.At, second.At, budget.Charge)
 }
 
 // subsumption returns the relationship of two concepts (http://hl7.org/fhir/concept-subsumption-outcome), considering

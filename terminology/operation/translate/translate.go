@@ -319,7 +319,7 @@ func (x *translator) inGroup(c *parameters.Coding, chain []*definitions.ConceptM
 
 // spend charges for examined elements and targets.
 func (x *translator) spend(n int) error {
-	err := x.budget.Spend(n)
+	err := x.budget.Charge(n)
 	if errors.Is(err, budget.ErrSpent) {
 		return outcome.Unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.library.Bounds.Gathered)
 	}
@@ -367,7 +367,7 @@ const maxHandedOn = 1000
 
 // add adds a match within the limits. A match without a target means that the concept is unmapped.
 func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGroup, e *definitions.MapElement, target *definitions.MapTarget) error {
-	if limit := x.asked.Limits.Most(); len(x.result.Matches) >= limit {
+	if limit := x.asked.Limits.MaxEntries(); len(x.result.Matches) >= limit {
 		return outcome.Unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
 	}
 	m := Match{
@@ -556,7 +556,7 @@ func (r *request) orient() {
 	own, other := r.sourceSystem, r.query.TargetSystem
 	switch {
 	case !r.query.Reverse:
-	case r.shared.Sent("reverse"):
+	case r.shared.HasParameter("reverse"):
 		r.query.EitherWay = own != "" && other != ""
 		if r.query.SourceScope != "" || r.query.TargetScope != "" {
 			r.query.SourceScope, r.query.TargetScope = r.query.TargetScope, r.query.SourceScope
@@ -572,7 +572,7 @@ func (r *request) orient() {
 		}
 	}
 	r.query.TargetSystem = other
-	r.query.InTermsOfR5 = !r.shared.Sent("reverse")
+	r.query.InTermsOfR5 = !r.shared.HasParameter("reverse")
 }
 
 // takeDependency reads a parameter dependency with the names of R4 or R5.
@@ -653,7 +653,7 @@ func (x *translator) convert(c *parameters.Coding, cache *compose.CodeListCache)
 	}
 	from, ok := cs.Concepts.Locate([]byte(c.Code))
 	if !ok {
-		x.messages = append(x.messages, cs.Concepts.Refuser.Refusal([]byte(c.Code)))
+		x.messages = append(x.messages, cs.Concepts.Refuser.InvalidReason([]byte(c.Code)))
 		return nil
 	}
 	expander := compose.Expander{Library: x.library, Cache: cache, Rules: new(compose.Rules), Budget: x.budget}

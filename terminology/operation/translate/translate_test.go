@@ -166,7 +166,7 @@ func TestTranslateInline(t *testing.T) {
 			}
 		})
 	}
-	err := terminologytest.Answer(&api.Handler{Library: h.Library, Others: true}, httptest.NewRecorder(), httptest.NewRequest("POST", "/ConceptMap/$translate",
+	err := terminologytest.Answer(&api.Handler{Library: h.Library, HasOtherServers: true}, httptest.NewRecorder(), httptest.NewRequest("POST", "/ConceptMap/$translate",
 		strings.NewReader(fixture.Posted(own, `{"name":"code","valueCode":"5"}`))))
 	if err != nil {
 		t.Errorf("others are asked, who do not have the map: %v", err)

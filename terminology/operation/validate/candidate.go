@@ -89,7 +89,7 @@ func (in *includeSearch) choose(set *definitions.ConceptSet) (uint32, bool) {
 
 // place assigns the entries of the coding in the value set to their candidates.
 func (in *includeSearch) place(members []definitions.Entry) error {
-	if err := in.finder.budget.Spend(len(members) * len(in.list) / budget.PlainBytes); err != nil {
+	if err := in.finder.budget.Charge(len(members) * len(in.list) / budget.PlainBytes); err != nil {
 		return err
 	}
 	for _, e := range members {
@@ -208,7 +208,7 @@ func (v *versionChooser) choose(c *parameters.Coding, declared, date string) ver
 		choice.unknown = outcome.Canonical(c.System, wanted)
 		choice.index = own
 		if own == definitions.None {
-			usual, _ := v.rules.Versions.Usual(c.System)
+			usual, _ := v.rules.Versions.ApplyDefault(c.System)
 			choice.index = v.codeSystem(c.System, usual)
 		}
 		choice.matches, choice.unsure = false, true

@@ -234,7 +234,7 @@ func readRequest(c *api.Call, inputs []parameters.Input, inValueSet bool) (*requ
 func (r *request) choose(inValueSet bool) error {
 	given := 0
 	for _, name := range []string{"code", "coding", "codeableConcept"} {
-		if r.shared.Sent(name) {
+		if r.shared.HasParameter(name) {
 			given++
 		}
 	}
@@ -244,7 +244,7 @@ func (r *request) choose(inValueSet bool) error {
 	case given > 1:
 		return outcome.BadRequest("invalid", "there must be exactly one of the parameters code, coding and codeableConcept")
 	}
-	if !r.shared.Sent("code") {
+	if !r.shared.HasParameter("code") {
 		r.code = nil // system, display and similar parameters belong to code
 	} else if r.code.Code == "" {
 		return outcome.BadRequest("required", "the parameter code is empty")

@@ -687,7 +687,7 @@ func TestListedUnchecked(t *testing.T) {
 // If an enumerated code cannot be checked because its code system is missing, other servers are called first. The local
 // result applies if they fail.
 func TestListedUncheckedOthers(t *testing.T) {
-	h := &api.Handler{Others: true, Library: terminologytest.Library(t, fixture.ComposedOf("http://x/lists", "1", `{"system":"http://x/gone","version":"2","concept":[{"code":"a"}]}`))}
+	h := &api.Handler{HasOtherServers: true, Library: terminologytest.Library(t, fixture.ComposedOf("http://x/lists", "1", `{"system":"http://x/gone","version":"2","concept":[{"code":"a"}]}`))}
 	w := httptest.NewRecorder()
 	err := terminologytest.Answer(h, w, httptest.NewRequest(http.MethodGet, "/ValueSet/$validate-code?url=http://x/lists&system=http://x/gone&code=a", nil))
 	var e *outcome.Error

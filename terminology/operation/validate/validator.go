@@ -150,7 +150,7 @@ func (v *validator) systemsOf(c *parameters.Coding) (systems []string, err error
 		return v.systemsListed(c)
 	}
 	for _, system := range named {
-		if err := v.checks.budget.Spend(codingSteps + len(l.Systems.Versions(system))); err != nil {
+		if err := v.checks.budget.Charge(codingSteps + len(l.Systems.Versions(system))); err != nil {
 			return nil, err
 		}
 		list, err := v.checks.candidates.candidates(&parameters.Coding{System: system, Code: c.Code})
@@ -188,7 +188,7 @@ func (v *validator) systemsNamed() (systems []string, hasGrammar bool, err error
 			}
 		}
 	}
-	return systems, hasGrammar, v.checks.budget.Spend(len(sets))
+	return systems, hasGrammar, v.checks.budget.Charge(len(sets))
 }
 
 // systemsListed returns the systems of a code in the expansion of the value set.
@@ -202,7 +202,7 @@ func (v *validator) systemsListed(c *parameters.Coding) (systems []string, err e
 			definitions.AddTo(&systems, v.checks.library.Systems.List[v.checks.library.SystemOf(e)].URL)
 		}
 	}
-	return systems, v.checks.budget.Spend(len(x.Entries) / 8)
+	return systems, v.checks.budget.Charge(len(x.Entries) / 8)
 }
 
 // isCode reports whether a code matches an entry, ignoring case if its code system does.
@@ -272,7 +272,7 @@ func (d *codingResult) found() *FoundCoding {
 func (v *validator) standings(list []codingResult) {
 	told := map[string]bool{}
 	tell := func(kind string, d *definitions.Definition) {
-		name := d.Standing(v.checks.valueSet)
+		name := d.StatusWarning(v.checks.valueSet)
 		if text := fmt.Sprintf("Reference to %s %s %s", name, kind, d.Canonical()); name != "" && !told[text] {
 			told[text] = true
 			v.checks.notes.note("information", "business-rule", "status-check", "MSG_"+strings.ToUpper(name), nil, "", false, "%s", text)
@@ -399,7 +399,7 @@ func (v *validator) onlyVersions() bool {
 // validate validates a coding. An error indicates an invalid value set.
 func (v *codingValidator) validate(c *parameters.Coding) (codingResult, error) {
 	d := codingResult{coding: c, entry: definitions.LocatedEntry{Entry: compose.UnknownEntry}}
-	if err := v.budget.Spend(codingSteps + v.validation.Versions.Cost() + len(v.library.Systems.Versions(c.System))); err != nil {
+	if err := v.budget.Charge(codingSteps + v.validation.Versions.Cost() + len(v.library.Systems.Versions(c.System))); err != nil {
 		return d, err
 	}
 	if c.System == "" || c.Code == "" {
@@ -512,7 +512,7 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 // because clients such as HAPI do not display diagnostics.
 func (v *codingValidator) unknownCode(c *parameters.Coding, cs *definitions.CodeSystem) {
 	id, text := cs.UnknownCode(c.Code)
-	why := cs.Concepts.Refuser.Refusal([]byte(c.Code))
+	why := cs.Concepts.Refuser.InvalidReason([]byte(c.Code))
 	v.notes.place(c, note{part: "code", told: true, Issue: outcome.Issue{
 		Severity: "error", Code: "code-invalid", TxCode: "invalid-code", MessageID: id, Text: text, Detail: why,
 	}})
@@ -629,7 +629,7 @@ func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text,
 	var supplements []definitions.Supplement
 	if known {
 		cs := d.codeSystem
-		if err := v.budget.Spend(len(v.supplements) * (1 + v.library.Systems.CountSupplements(cs.URL))); err != nil {
+		if err := v.budget.Charge(len(v.supplements) * (1 + v.library.Systems.CountSupplements(cs.URL))); err != nil {
 			return nil, err
 		}
 		for _, s := range v.library.Systems.SupplementsTo(cs, v.supplements) {
@@ -643,7 +643,7 @@ func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text,
 	texts := v.library.ShownTexts(nil, d.entry, language, supplements)
 	if known {
 		var err error
-		if texts, err = v.library.AppendCommonName(texts, d.entry, func(rows int) error { return v.budget.Spend(rows / budget.PlainBytes) }); err != nil {
+		if texts, err = v.library.AppendCommonName(texts, d.entry, func(rows int) error { return v.budget.Charge(rows / budget.PlainBytes) }); err != nil {
 			return nil, err
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // fullDisk is the environment variable with the file for the process started by TestFullDisk.
 const fullDisk = "CADDY_FHIR_TEST_FULL_DISK"
 
-// A full disk is reported as a full store, including by [store.Try], and stored data is kept. The test simulates it by a process
+// A full disk is reported as a full store, including by [store.Probe], and stored data is kept. The test simulates it by a process
 // limit.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,7 @@ func fillDisk(t *testing.T, path string) {
 	if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), path) {
 		t.Fatalf("a write: %v", err)
 	}
-	if err := store.Try(t.Context(), s); store.CauseOf(err) != store.CauseFull {
+	if err := store.Probe(t.Context(), s); store.CauseOf(err) != store.CauseFull {
 		t.Errorf("a trial: %v", err)
 	}
 	if _, err := s.Get(t.Context(), "first"); err != nil {

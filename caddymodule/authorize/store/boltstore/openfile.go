@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	errDamaged  = errors.New("it is damaged")
+	errDamaged  = errors.New("file is damaged")
 	errReplaced = errors.New("it was moved, removed or replaced while in use") // further writes would be lost
 )
 
@@ -149,9 +149,9 @@ func (s *Store) checkFile(timeout time.Duration) error {
 	case err != nil:
 		return err
 	case info.IsDir():
-		return errors.New("it is a folder")
+		return errors.New("path is a directory")
 	case info.Size() == 0:
-		s.logger.Load().Warn("the durable store's file is empty, and begins anew: if it was in use before, put a copy of it back, or people sign in again", "file", s.path)
+		s.logger.Load().Warn("durable store file is empty and is initialized again: if it was in use before, restore a copy, or people must sign in again", "file", s.path)
 		return nil
 	}
 	f, err := openBolt(s.path, &bbolt.Options{Timeout: timeout, ReadOnly: true, PreLoadFreelist: true})
@@ -168,7 +168,7 @@ func (s *Store) checkFile(timeout time.Duration) error {
 // so all data that it follows is read here first, where a fault becomes an error ([openFile.guarded]).
 func check(tx *bbolt.Tx, size int64) error {
 	if size < tx.Size() {
-		return fmt.Errorf("%w: of %d bytes there are %d", errDamaged, tx.Size(), size)
+		return fmt.Errorf("%w: expected %d bytes, found %d", errDamaged, tx.Size(), size)
 	}
 	if err := errors.Join(checkPages(tx), checkEntries(tx)); err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)

@@ -38,7 +38,7 @@ var ErrClosed = errors.New("the durable store is closed")
 
 // Store is a [store.Store] in one file, opened on first use. Only one process can open it.
 type Store struct {
-	store.Singly
+	store.CallRunner
 	path        string
 	endings     []string
 	max         atomic.Int64
@@ -55,10 +55,10 @@ type Store struct {
 }
 
 // New returns a store in the file at path with at most maxEntries entries (0: 1 million), and a
-// reserve for the kinds in endings; see [store.Room]. It does not access the file.
+// reserve for the kinds in endings; see [store.Capacity]. It does not access the file.
 func New(path string, maxEntries int, endings ...string) *Store {
 	s := &Store{path: path, endings: endings}
-	s.Singly = s.Do
+	s.CallRunner = s.Do
 	s.SetLogger(slog.Default())
 	s.SetMaxEntries(maxEntries)
 	s.SetLockTimeout(0)
@@ -217,7 +217,7 @@ func (t transaction) do(calls []*store.Call) error {
 			return c.Err
 		}
 	}
-	return store.Room{Max: int(t.max), Endings: t.endings}.Do(t, calls)
+	return store.Capacity{Max: int(t.max), ReservedKinds: t.endings}.Do(t, calls)
 }
 
 // checkKey rejects a key that bbolt cannot store.

@@ -57,8 +57,8 @@ func (s *Store) transaction(tx *bbolt.Tx) transaction {
 	return t
 }
 
-// Held implements [store.Table]. The value is in bbolt's memory.
-func (t transaction) Held(key string) ([]byte, bool) {
+// Lookup implements [store.Table]. The value is in bbolt's memory.
+func (t transaction) Lookup(key string) ([]byte, bool) {
 	held := t.entries.Get([]byte(key))
 	if held == nil || !t.lives(held) {
 		return nil, false
@@ -66,8 +66,8 @@ func (t transaction) Held(key string) ([]byte, bool) {
 	return held[expirySize:], true
 }
 
-// Left implements [store.Table].
-func (t transaction) Left(key string) time.Duration {
+// TTL implements [store.Table].
+func (t transaction) TTL(key string) time.Duration {
 	held := t.entries.Get([]byte(key))
 	return time.Unix(0, int64(binary.BigEndian.Uint64(held))).Sub(t.now)
 }

@@ -29,7 +29,7 @@ func NewShared(kinds ...string) *Shared {
 // Gateway returns a gateway's handle on the store.
 func (s *Shared) Gateway() *Gateway {
 	g := &Gateway{shared: s}
-	g.Singly = g.Do
+	g.CallRunner = g.Do
 	return g
 }
 
@@ -56,7 +56,7 @@ func (s *Shared) wake() {
 
 // A Gateway is a handle on a [Shared] store.
 type Gateway struct {
-	store.Singly
+	store.CallRunner
 	shared *Shared
 	cut    bool // guarded by shared.mu
 	trips  int  // guarded by shared.mu
@@ -146,8 +146,8 @@ func (s *Shared) announce(ctx context.Context, calls []*store.Call) error {
 	return nil
 }
 
-// Follow implements [store.Shared].
-func (g *Gateway) Follow(ctx context.Context, tell func(store.Update)) error {
+// Subscribe implements [store.Shared].
+func (g *Gateway) Subscribe(ctx context.Context, tell func(store.Update)) error {
 	update, reported, changed, err := g.since(ctx, -1)
 	for err == nil {
 		tell(update)
@@ -167,11 +167,11 @@ func (g *Gateway) since(ctx context.Context, reported int) (update store.Update,
 	s := g.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	update = store.Update{Whole: reported < 0, Heard: time.Now()}
+	update = store.Update{IsComplete: reported < 0, QueriedAt: time.Now()}
 	switch {
 	case g.cut || s.down:
 		err = store.ErrUnavailable
-	case update.Whole:
+	case update.IsComplete:
 		err = s.memory.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
 			if slices.Contains(s.kinds, store.KindOf(key)) {
 				update.Changes = append(update.Changes, store.Change{Key: key, Value: append([]byte{}, value...), Expires: time.Now().Add(ttl)})
@@ -195,7 +195,7 @@ var _ store.Shared = (*Gateway)(nil)
 
 // Intercepted is an in-memory store that calls a function of the test before each call.
 type Intercepted struct {
-	store.Singly
+	store.CallRunner
 
 	// Before gets the name of the method and its key or prefix. If it returns an error, the call
 	// fails with it and is not executed. Default: all calls are executed.
@@ -207,7 +207,7 @@ type Intercepted struct {
 // NewIntercepted returns an empty store.
 func NewIntercepted(before func(method, key string) error) *Intercepted {
 	i := &Intercepted{Before: before, memory: store.NewMemory(0, 0)}
-	i.Singly = i.Do
+	i.CallRunner = i.Do
 	return i
 }
 

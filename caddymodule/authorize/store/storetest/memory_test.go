@@ -24,7 +24,7 @@ func TestSharedSetDown(t *testing.T) {
 		s := storetest.NewShared("revoked")
 		a, b := s.Gateway(), s.Gateway()
 		followed := make(chan error)
-		go func() { followed <- a.Follow(t.Context(), func(store.Update) {}) }()
+		go func() { followed <- a.Subscribe(t.Context(), func(store.Update) {}) }()
 		synctest.Wait()
 		a.SetDown(true)
 		if err := <-followed; !errors.Is(err, store.ErrUnavailable) {

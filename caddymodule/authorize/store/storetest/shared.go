@@ -113,7 +113,7 @@ func (s *shared) follow(t *testing.T, g store.Shared) *follower {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.err = g.Follow(ctx, f.hear)
+		f.err = g.Subscribe(ctx, f.hear)
 	}()
 	t.Cleanup(func() { end(); <-done })
 	f.await(t, "what there is", func() bool { return f.wholes > 0 })
@@ -134,7 +134,7 @@ type follower struct {
 func (f *follower) hear(u store.Update) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if u.Whole {
+	if u.IsComplete {
 		f.wholes++
 		clear(f.values)
 	}
@@ -148,7 +148,7 @@ func (f *follower) hear(u store.Update) {
 		f.values[c.Key] = string(c.Value)
 		f.changes = append(f.changes, c.Key+"="+string(c.Value))
 	}
-	f.heard = u.Heard
+	f.heard = u.QueriedAt
 }
 
 // await waits for a condition and fails after ten seconds.
@@ -282,7 +282,7 @@ func followsUntilEnd(t *testing.T, s *shared) {
 	ended := make(chan error)
 	whole := make(chan struct{}, 100)
 	go func() {
-		ended <- s.gateway().Follow(ctx, func(store.Update) {
+		ended <- s.gateway().Subscribe(ctx, func(store.Update) {
 			select {
 			case whole <- struct{}{}:
 			default:

@@ -20,7 +20,7 @@ import (
 // released by t.Cleanup. [Run] calls New within a synctest bubble, so the store must not leave a goroutine behind.
 type New func(t *testing.T, maxEntries int) store.Store
 
-// EndingKind is a kind of entries that a full store must accept; see [store.Room].
+// EndingKind is a kind of entries that a full store must accept; see [store.Capacity].
 const EndingKind = "revoked"
 
 // A Suite contains the tests of an implementation.

@@ -138,7 +138,7 @@ func (c *copying) put(ctx context.Context, b batch) (copied, kept int, err error
 		if err == nil {
 			_, err = joined.do(ctx, c.to, store.Swap)
 		}
-		if !store.Lost(err) {
+		if !store.IsConflict(err) {
 			return len(missing) + len(joined), kept, err
 		}
 	}

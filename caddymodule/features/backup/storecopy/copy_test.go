@@ -301,7 +301,7 @@ func TestCopyToStartedTarget(t *testing.T) {
 	for _, marked := range []bool{true, false} {
 		from, to := newFile(t), newFile(t)
 		if marked {
-			if _, err := store.Claim(t.Context(), from, "https://x.example"); err != nil {
+			if _, err := store.AssignIssuer(t.Context(), from, "https://x.example"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -311,7 +311,7 @@ func TestCopyToStartedTarget(t *testing.T) {
 		if _, err := storecopy.Run(t.Context(), from, to, files); err != nil {
 			t.Errorf("marked %t: %v", marked, err)
 		}
-		if _, err := store.Claim(t.Context(), to, "https://x.example"); err != nil {
+		if _, err := store.AssignIssuer(t.Context(), to, "https://x.example"); err != nil {
 			t.Errorf("marked %t: %v", marked, err)
 		}
 	}
@@ -464,7 +464,7 @@ func BenchmarkIntoFile(b *testing.B) {
 }
 
 func claim(t *testing.T, s store.Store, issuer string) error {
-	_, err := store.Claim(t.Context(), s, issuer)
+	_, err := store.AssignIssuer(t.Context(), s, issuer)
 	return err
 }
 

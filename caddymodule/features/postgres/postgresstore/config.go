@@ -62,10 +62,10 @@ type Config struct {
 	// Durability of a commit: remote_apply, on, remote_write, local or off. Default: on.
 	SynchronousCommit string
 
-	// Kinds of keys that [Store.Follow] reports.
-	Followed []string
+	// Kinds of keys that [Store.Subscribe] reports.
+	SubscribedKinds []string
 
-	// Kinds of keys that [Store.Follow] reports only when they change, because their initial
+	// Kinds of keys that [Store.Subscribe] reports only when they change, because their initial
 	// content may be millions of rows.
 	Announced []string
 
@@ -94,10 +94,10 @@ func (c Config) check() error {
 	return cmp.Or(CheckTable(c.Table), CheckSynchronousCommit(c.SynchronousCommit))
 }
 
-// follows reports whether [Store.Follow] reports changes of a key.
+// follows reports whether [Store.Subscribe] reports changes of a key.
 func (c Config) follows(key string) bool {
 	kind := store.KindOf(key)
-	return kind == trialKind || slices.Contains(c.Followed, kind) || slices.Contains(c.Announced, kind)
+	return kind == trialKind || slices.Contains(c.SubscribedKinds, kind) || slices.Contains(c.Announced, kind)
 }
 
 // The names of procedures and indexes contain the table's name and are limited to 63 bytes.

@@ -83,7 +83,7 @@ func (d *database) prepareAny(ctx context.Context) error {
 	return d.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		err := d.prepare(ctx, conn)
 		if err != nil {
-			d.doubt(ctx, conn, err)
+			d.resetState(ctx, conn, err)
 		}
 		return err
 	})
@@ -252,13 +252,13 @@ func (d *database) tryOnce(ctx context.Context, use func(context.Context, *pgxpo
 	}
 	defer conn.Release()
 	if err = use(ctx, conn); err != nil {
-		d.doubt(ctx, conn, err)
+		d.resetState(ctx, conn, err)
 	}
 	return err
 }
 
-// doubt discards state that an error invalidates: the server may have been replaced.
-func (d *database) doubt(ctx context.Context, conn *pgxpool.Conn, err error) {
+// resetState discards state that an error invalidates: the server may have been replaced.
+func (d *database) resetState(ctx context.Context, conn *pgxpool.Conn, err error) {
 	switch code(err) {
 	case readOnlyTransaction:
 		_ = conn.Conn().Close(ctx)
@@ -333,9 +333,9 @@ func (a attempts) Error() string {
 // Unwrap supports [errors.Is].
 func (a attempts) Unwrap() []error { return a }
 
-// telling returns the cause of a connection error. With optional TLS, each address is tried twice: the server's own error counts
+// rootCause returns the cause of a connection error. With optional TLS, each address is tried twice: the server's own error counts
 // more than its refusal of TLS or of plain text.
-func telling(err error) error {
+func rootCause(err error) error {
 	failed, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
 		return err
@@ -372,13 +372,13 @@ func (d *database) explain(caller context.Context, err error) error {
 	case code(err) == insufficientRights, errors.Is(err, errRights):
 		return &store.Fault{Cause: store.CauseRights, Err: fmt.Errorf("the store refuses it to the role: %w", err)}
 	}
-	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(telling(err))) // not wrapped: it may be a context error, but not the caller's
+	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(rootCause(err))) // not wrapped: it may be a context error, but not the caller's
 }
 
-// isMistake reports whether an error needs a change of the configuration or the server:
+// isConfigurationError reports whether an error needs a change of the configuration or the server:
 // wrong credentials, missing database, missing rights, a read-only server, an unexpected
 // certificate.
-func isMistake(err error) bool {
+func isConfigurationError(err error) bool {
 	if errors.As(err, new(*tls.CertificateVerificationError)) || errors.Is(err, errUnusable) {
 		return true
 	}

@@ -34,7 +34,7 @@ const changesQuery = `SELECT s.snapshot, s.now, s.started, e.key, CASE WHEN NOT 
 // nothingYet is a snapshot that includes all future transactions: no row is new to it.
 const nothingYet = "9223372036854775807:9223372036854775807:"
 
-// A follower runs [Store.Follow].
+// A follower runs [Store.Subscribe].
 type follower struct {
 	*database
 	conn     *pgx.Conn
@@ -45,8 +45,8 @@ type follower struct {
 	heard    time.Time // start of the latest heartbeat
 }
 
-// Follow implements [store.Shared]. It uses a separate connection.
-func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
+// Subscribe implements [store.Shared]. It uses a separate connection.
+func (s *Store) Subscribe(ctx context.Context, tell func(store.Update)) error {
 	following, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.database.closed, cancel)()
@@ -112,7 +112,7 @@ func (f *follower) round(ctx context.Context) error {
 	if !f.started.Equal(started) || f.read.Sub(last) > tooLong {
 		return f.whole(ctx)
 	}
-	f.tell(store.Update{Changes: changes, Heard: f.heard})
+	f.tell(store.Update{Changes: changes, QueriedAt: f.heard})
 	return nil
 }
 
@@ -130,8 +130,8 @@ func (f *follower) whole(ctx context.Context) error {
 	if _, err := f.changes(ctx); err != nil {
 		return err
 	}
-	update := store.Update{Whole: true, Heard: f.heard}
-	for _, kind := range f.config.Followed {
+	update := store.Update{IsComplete: true, QueriedAt: f.heard}
+	for _, kind := range f.config.SubscribedKinds {
 		err := f.pages(ctx, kind+":", true, func(e entry) error {
 			update.Changes = append(update.Changes, store.Change{Key: e.key, Value: e.value, Expires: time.Now().Add(e.ttl)})
 			return nil

@@ -19,7 +19,7 @@ import (
 
 func newTestStore(t *testing.T, followed ...string) *Store {
 	t.Helper()
-	s, err := New(Config{DSN: "host=/nowhere", Followed: followed})
+	s, err := New(Config{DSN: "host=/nowhere", SubscribedKinds: followed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +120,8 @@ func TestErrors(t *testing.T) {
 			if err := s.database.explain(t.Context(), tt.err); errors.Is(err, store.ErrFull) != tt.full || errors.Is(err, store.ErrUnavailable) == tt.full {
 				t.Errorf("it is %v", err)
 			}
-			if isMistake(tt.err) != tt.mistake || repeatable(tt.err) == tt.once {
-				t.Errorf("a mistake: %v, repeatable: %v", isMistake(tt.err), repeatable(tt.err))
+			if isConfigurationError(tt.err) != tt.mistake || repeatable(tt.err) == tt.once {
+				t.Errorf("a mistake: %v, repeatable: %v", isConfigurationError(tt.err), repeatable(tt.err))
 			}
 		})
 	}
@@ -136,7 +136,7 @@ func TestNoServer(t *testing.T) {
 		"Get":    func() error { _, err := s.Get(t.Context(), "k"); return err },
 		"Put":    func() error { return s.Put(t.Context(), "k", nil, time.Minute) },
 		"List":   func() error { _, err := s.List(t.Context(), ""); return err },
-		"Follow": func() error { return s.Follow(t.Context(), func(store.Update) {}) },
+		"Follow": func() error { return s.Subscribe(t.Context(), func(store.Update) {}) },
 	} {
 		if err := call(); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
@@ -144,7 +144,7 @@ func TestNoServer(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := s.Follow(ended, nil); !errors.Is(err, context.Canceled) {
+	if err := s.Subscribe(ended, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("Follow after the end: %v", err)
 	}
 	_ = s.Close()

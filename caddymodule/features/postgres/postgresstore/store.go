@@ -23,7 +23,7 @@ var ErrClosed = errors.New("the PostgreSQL store is closed")
 
 // Store is a [store.Shared] in a table of a PostgreSQL database. It connects on first use.
 type Store struct {
-	store.Singly
+	store.CallRunner
 	database *database
 	room     *room
 	sweeper  *sweeper
@@ -50,7 +50,7 @@ func New(config Config) (*Store, error) {
 	}
 	room := newRoom(db.sql, config.MaxEntries)
 	s := &Store{database: db, room: room, sweeper: &sweeper{database: db, room: room}, listen: listener}
-	s.Singly, db.opened = s.Do, s.sweeper.start
+	s.CallRunner, db.opened = s.Do, s.sweeper.start
 	return s, nil
 }
 
@@ -59,8 +59,8 @@ func New(config Config) (*Store, error) {
 // mistake in the configuration or at the server and contains a remedy.
 func (s *Store) Open(ctx context.Context) error {
 	err := s.database.open(ctx)
-	if err == nil || isMistake(err) {
-		return telling(err)
+	if err == nil || isConfigurationError(err) {
+		return rootCause(err)
 	}
 	return s.database.explain(ctx, err)
 }
@@ -87,14 +87,14 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	})
 }
 
-// Entries written by [Store.Try].
+// Entries written by [Store.Probe].
 const (
 	trialKind = "trial" // announced, although no follower uses it
 	trialSize = 8 << 10
 )
 
-// Try implements [store.Try]: it adds and deletes an announced and an unannounced entry.
-func (s *Store) Try(ctx context.Context) error {
+// Probe implements [store.Probe]: it adds and deletes an announced and an unannounced entry.
+func (s *Store) Probe(ctx context.Context) error {
 	id := strconv.FormatUint(rand.Uint64(), 36)
 	for _, kind := range []string{trialKind, "check"} {
 		key := kind + ":" + id
@@ -108,8 +108,8 @@ func (s *Store) Try(ctx context.Context) error {
 	return nil
 }
 
-// Volatile returns why the server may lose data in a crash; "" if it does not or cannot be queried.
-func (s *Store) Volatile(ctx context.Context) (why string) {
+// VolatilityReason returns why the server may lose data in a crash; "" if it does not or cannot be queried.
+func (s *Store) VolatilityReason(ctx context.Context) (why string) {
 	_ = s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { // ignore errors: other checks report them
 		return conn.QueryRow(ctx, `SELECT CASE WHEN current_setting('fsync') = 'off' THEN 'PostgreSQL has fsync off: a crash of its host may lose everything'
 			WHEN relpersistence <> 'p' THEN 'the table is UNLOGGED: a crash of PostgreSQL empties it' ELSE '' END

@@ -98,9 +98,9 @@ const (
 	trialLives  = 10 * time.Second // lifetime of the entry if it is not deleted
 )
 
-// Try implements [store.Try]: it adds an announced entry, deletes it, and checks that the memory policy still evicts
+// Probe implements [store.Probe]: it adds an announced entry, deletes it, and checks that the memory policy still evicts
 // nothing. In a cluster, the server is the master of the announced entries.
-func (s *Store) Try(ctx context.Context) error {
+func (s *Store) Probe(ctx context.Context) error {
 	add := &store.Call{Op: store.Add, Key: newStepID()}
 	_, err := s.room.count(ctx) // for Size, even without a limit
 	if err == nil {
@@ -129,15 +129,15 @@ func (s *Store) explainRight(ctx context.Context, err error) error {
 	return err
 }
 
-// TryListening tries to read announcements. Everything else works without them, but each token then needs a request to the
+// ProbeSubscription tries to read announcements. Everything else works without them, but each token then needs a request to the
 // store.
-func (s *Store) TryListening(ctx context.Context) error {
+func (s *Store) ProbeSubscription(ctx context.Context) error {
 	args := &redis.XReadArgs{Streams: []string{s.names.own(trialStream, followedTag), "0"}, Count: 1, Block: -1}
 	err := s.connection.asked(ctx, func(ctx context.Context) error { return s.connection.client.XRead(ctx, args).Err() })
 	return s.explainRight(ctx, err)
 }
 
-// try executes a call of [Store.Try], announced in a separate stream.
+// try executes a call of [Store.Probe], announced in a separate stream.
 func (s *stepper) try(ctx context.Context, c *store.Call) error {
 	ctx, cancel := s.connection.bound(ctx)
 	defer cancel()
@@ -223,8 +223,8 @@ func isRight(err error) bool {
 	return answers(err, "NOPERM") || isAnswer(err) && strings.Contains(err.Error(), "The user executing the script can't")
 }
 
-// Volatile returns why the server may lose data in a restart; "" if it does not or cannot be queried.
-func (s *Store) Volatile(ctx context.Context) (why string) {
+// VolatilityReason returns why the server may lose data in a restart; "" if it does not or cannot be queried.
+func (s *Store) VolatilityReason(ctx context.Context) (why string) {
 	_ = s.connection.asked(ctx, func(ctx context.Context) error { // ignore errors: other checks report them
 		return s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 			text, err := server.Info(ctx, "persistence").Result()

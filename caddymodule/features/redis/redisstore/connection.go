@@ -39,7 +39,7 @@ func (c *connection) bound(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 }
 
-var errTimeout = errors.New("no answer in time")
+var errTimeout = errors.New("no response within the timeout")
 
 // asked makes a request with the timeout.
 func (c *connection) asked(ctx context.Context, request func(context.Context) error) error {
@@ -111,7 +111,7 @@ type Options struct {
 	KeyPrefix    string        // default: fhir:
 	WaitReplicas int           // number of replicas that must confirm a change; default: 0
 	MaxEntries   int           // maximum number of keys in the database, counted each second; default: no limit
-	Followed     []string      // kinds of keys that are announced when they change
+	SubscribedKinds     []string      // kinds of keys that are announced when they change
 	Unbounded    []string      // kinds of keys that a full server still stores
 }
 

@@ -4,8 +4,8 @@
 //	store.go       methods of a [Store]; several calls as one script per slot of a cluster; key names in Redis
 //	step.lua       the script
 //	scan.go        all entries: [Store.List], [Store.Entries], [Store.Size]; the limit
-//	follow.go      changes by all gateways: [Store.Follow], read from a stream; the server's clock
-//	check.go       suitability of the server: [Store.Check], [Store.Try]; classification of errors
+//	follow.go      changes by all gateways: [Store.Subscribe], read from a stream; the server's clock
+//	check.go       suitability of the server: [Store.Check], [Store.Probe]; classification of errors
 //	connection.go  configuration: [Options]; connections to masters, also with Sentinel
 //
 // A change of state is one script: it checks all calls of a step, makes them, adds the changes

@@ -26,9 +26,9 @@ const (
 	heartbeat = time.Second / 2
 )
 
-// Follow implements [store.Shared]. The stream contains the changes of two days: older entries of
+// Subscribe implements [store.Shared]. The stream contains the changes of two days: older entries of
 // a followed kind are not reported initially. It fails if [Store.Check] fails.
-func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
+func (s *Store) Subscribe(ctx context.Context, tell func(store.Update)) error {
 	if err := s.Check(ctx); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
 	if err != nil {
 		return err
 	}
-	tell(store.Update{Whole: true, Changes: latest(all), Heard: heard})
+	tell(store.Update{IsComplete: true, Changes: latest(all), QueriedAt: heard})
 	for {
 		if heard, err = f.confirm(ctx); err != nil {
 			return err
@@ -50,7 +50,7 @@ func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
 		if err != nil {
 			return err
 		}
-		tell(store.Update{Changes: changes, Heard: heard})
+		tell(store.Update{Changes: changes, QueriedAt: heard})
 	}
 }
 
@@ -122,7 +122,7 @@ func (f *follower) take(messages []redis.XMessage) []store.Change {
 	changes, foreign := f.clock.changes(messages)
 	if foreign != nil && !f.foreign {
 		f.foreign = true
-		slog.Warn("skipped what another program wrote to the stream of changes in Redis", "stream", f.stream, "error", foreign)
+		slog.Warn("invalid entry in the Redis change stream skipped", "stream", f.stream, "error", foreign)
 	}
 	return changes
 }

@@ -19,7 +19,7 @@ import (
 
 // Store is a [store.Shared] in Redis.
 type Store struct {
-	store.Singly
+	store.CallRunner
 
 	connection *connection
 	names      names
@@ -31,13 +31,13 @@ type Store struct {
 // New returns a store with the given options. It connects on first use.
 func New(o Options) *Store {
 	c := o.connection()
-	n := names{cmp.Or(o.KeyPrefix, defaultKeyPrefix), len(o.Cluster) > 0, set(o.Followed)}
+	n := names{cmp.Or(o.KeyPrefix, defaultKeyPrefix), len(o.Cluster) > 0, set(o.SubscribedKinds)}
 	clock := new(clock)
 	s := &Store{
 		connection: c, names: n, clock: clock, room: &room{connection: c, max: int64(o.MaxEntries)},
 		steps: &stepper{connection: c, names: n, clock: clock, replicas: o.WaitReplicas, unbounded: set(o.Unbounded)},
 	}
-	s.Singly = s.Do
+	s.CallRunner = s.Do
 	return s
 }
 

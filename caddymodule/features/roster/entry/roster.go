@@ -66,13 +66,13 @@ func (n named) storeKey() string { return store.Key(entryKind, n.key()) }
 // A Roster reads and changes the entries of a durable store. It is safe for concurrent use.
 type Roster struct {
 	store store.Store
-	known *Known
+	known *LoadedEntries
 
 	trouble atomic.Pointer[error] // error of the latest reading
 }
 
-// Known contains the entries that were last read. The roster of a later configuration may take it over.
-type Known struct {
+// LoadedEntries contains the entries that were last read. The roster of a later configuration may take it over.
+type LoadedEntries struct {
 	mu   sync.Mutex // locked while entries are read or changed, so that an earlier reading never replaces a later one
 	read atomic.Pointer[reading]
 }
@@ -84,7 +84,7 @@ type reading struct {
 }
 
 // Record returns the entries; nil before they are first read.
-func (k *Known) Record() *Record {
+func (k *LoadedEntries) Record() *Record {
 	if read := k.read.Load(); read != nil {
 		return read.record
 	}
@@ -92,9 +92,9 @@ func (k *Known) Record() *Record {
 }
 
 // New returns the roster of a store.
-func New(s store.Store, known *Known) *Roster { return &Roster{store: s, known: known} }
+func New(s store.Store, known *LoadedEntries) *Roster { return &Roster{store: s, known: known} }
 
-// Record is [Known.Record].
+// Record is [LoadedEntries.Record].
 func (r *Roster) Record() *Record { return r.known.Record() }
 
 // Read reads changes, and reports whether the entries have changed.
@@ -107,8 +107,8 @@ func (r *Roster) Read(ctx context.Context) (changed bool, err error) {
 	return r.Record() != before, err
 }
 
-// Trouble returns the error of the latest reading; nil if it succeeded. It does not block.
-func (r *Roster) Trouble() error {
+// ReadError returns the error of the latest reading; nil if it succeeded. It does not block.
+func (r *Roster) ReadError() error {
 	if err := r.trouble.Load(); err != nil {
 		return *err
 	}
@@ -215,7 +215,7 @@ func (r *Roster) Watch(ctx context.Context, changed func(), logger *slog.Logger)
 			changed()
 		}
 		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) { // the store logs this error itself
-			logger.Error("clients and people in the store cannot be read; those known stay", "error", err)
+			logger.Error("reading stored clients and users failed; the last known ones stay active", "error", err)
 		}
 	}
 }

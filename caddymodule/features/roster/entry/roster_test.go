@@ -36,7 +36,7 @@ func namesIn(r *Record) (names []string) {
 }
 
 func TestChange(t *testing.T) {
-	r := New(store.NewMemory(10, 0), new(Known))
+	r := New(store.NewMemory(10, 0), new(LoadedEntries))
 	if r.Record() != nil {
 		t.Error("a record before it was read")
 	}
@@ -60,7 +60,7 @@ func TestChange(t *testing.T) {
 		if err := r.Change(t.Context(), tt.kind, tt.entry, tt.alter, tt.check); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		fresh := New(r.store, new(Known))
+		fresh := New(r.store, new(LoadedEntries))
 		for _, of := range []*Roster{r, fresh} {
 			if _, err := of.Read(t.Context()); err != nil || !slices.Equal(namesIn(of.Record()), []string{"a"}) || of.Record().Len(Users) != 1 || of.Record().Len(Clients) != 0 {
 				t.Errorf("%s changed something: %v, %v", tt.name, err, namesIn(of.Record()))
@@ -79,13 +79,13 @@ func TestChangesAtOnce(t *testing.T) {
 	var changes sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d"} {
 		changes.Go(func() {
-			if err := New(shared, new(Known)).Change(t.Context(), Users, name, Add(empty), nil); err != nil {
+			if err := New(shared, new(LoadedEntries)).Change(t.Context(), Users, name, Add(empty), nil); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	changes.Wait()
-	r := New(shared, new(Known))
+	r := New(shared, new(LoadedEntries))
 	if changed, err := r.Read(t.Context()); !changed || err != nil || r.Record().Len(Users) != 4 {
 		t.Errorf("%v %v: %v", changed, err, namesIn(r.Record()))
 	}
@@ -95,7 +95,7 @@ func TestChangesAtOnce(t *testing.T) {
 func TestChangeJustBefore(t *testing.T) {
 	memory := store.NewMemory(20, 0)
 	shared := &countingStore{Store: memory}
-	here, follower := New(shared, new(Known)), New(memory, new(Known))
+	here, follower := New(shared, new(LoadedEntries)), New(memory, new(LoadedEntries))
 	mustChange(t, here, Users, "first", Add(empty))
 	if _, err := follower.Read(t.Context()); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestChangeJustBefore(t *testing.T) {
 		shared.fail = func(calls []*store.Call) error {
 			if slices.ContainsFunc(calls, (*store.Call).Stores) {
 				shared.fail = nil
-				mustChange(t, New(memory, new(Known)), Users, name, Add(empty))
+				mustChange(t, New(memory, new(LoadedEntries)), Users, name, Add(empty))
 			}
 			return nil
 		}
@@ -124,10 +124,10 @@ func TestChangeJustBefore(t *testing.T) {
 // or more than the store keeps, and after the store was restored from a backup.
 func TestFollowing(t *testing.T) {
 	shared := &countingStore{Store: store.NewMemory(3000, 0)}
-	here, there := New(shared, new(Known)), New(shared, new(Known))
+	here, there := New(shared, new(LoadedEntries)), New(shared, new(LoadedEntries))
 	agree := func(name string) {
 		t.Helper()
-		whole := New(shared, new(Known))
+		whole := New(shared, new(LoadedEntries))
 		for _, r := range []*Roster{there, whole} {
 			if _, err := r.Read(t.Context()); err != nil {
 				t.Fatal(err)
@@ -167,7 +167,7 @@ func TestFollowing(t *testing.T) {
 		}
 	}
 	shared.Store = restored
-	other := New(shared, new(Known))
+	other := New(shared, new(LoadedEntries))
 	for i := range int(there.known.read.Load().head.Number) { // more changes than it has read
 		mustChange(t, other, Users, fmt.Sprint("later-", i%900, "-", i/900), Add(empty))
 	}
@@ -187,7 +187,7 @@ func entriesOf(t *testing.T, s *countingStore) func(yield func(string, []byte) b
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := &countingStore{Store: store.NewMemory(20, 0)}
-		here, there := New(shared, new(Known)), New(shared, new(Known))
+		here, there := New(shared, new(LoadedEntries)), New(shared, new(LoadedEntries))
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		if _, err := there.Read(ctx); err != nil {
@@ -220,10 +220,10 @@ func TestGenerations(t *testing.T) {
 	if err := s.Put(t.Context(), headKey, ahead, store.Forever); err != nil {
 		t.Fatal(err)
 	}
-	r, latest := New(s, new(Known)), oauth2.Generation(time.Now().Add(time.Hour-time.Minute).UnixNano())
+	r, latest := New(s, new(LoadedEntries)), oauth2.Generation(time.Now().Add(time.Hour-time.Minute).UnixNano())
 	for i := range 3 {
 		if i == 2 {
-			latest, r = oauth2.Generation(time.Now().Add(-time.Second).UnixNano()), New(store.NewMemory(20, 0), new(Known))
+			latest, r = oauth2.Generation(time.Now().Add(-time.Second).UnixNano()), New(store.NewMemory(20, 0), new(LoadedEntries))
 		}
 		mustChange(t, r, Users, "a", Add(empty))
 		added := r.Record().Get(Users, "a").Generation
@@ -238,7 +238,7 @@ func TestGenerations(t *testing.T) {
 
 // The limit applies to each kind, and removing an entry makes room.
 func TestFullRoster(t *testing.T) {
-	r := New(store.NewMemory(MaxEntries+2000, 0), new(Known))
+	r := New(store.NewMemory(MaxEntries+2000, 0), new(LoadedEntries))
 	mustChange(t, r, Users, "first", Add(empty))
 	read := *r.known.read.Load()
 	many := make(map[named]*Entry, MaxEntries)
@@ -300,16 +300,16 @@ func TestUnreadable(t *testing.T) {
 		}, unreadablePrefix + strings.TrimPrefix(entry.storeKey(), entryKind+":")},
 	} {
 		shared := store.NewMemory(20, 0)
-		here, there := New(shared, new(Known)), New(shared, new(Known))
+		here, there := New(shared, new(LoadedEntries)), New(shared, new(LoadedEntries))
 		mustChange(t, here, Users, "a", Add(empty))
-		if _, err := there.Read(t.Context()); err != nil || there.Trouble() != nil {
-			t.Fatal(err, there.Trouble())
+		if _, err := there.Read(t.Context()); err != nil || there.ReadError() != nil {
+			t.Fatal(err, there.ReadError())
 		}
 		if err := tt.damage(shared); err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := there.Read(t.Context()); changed || err == nil || there.Trouble() == nil || there.Record().Len(Users) != 1 {
-			t.Errorf("%s: %v %v: %v, %v", name, changed, err, there.Trouble(), namesIn(there.Record()))
+		if changed, err := there.Read(t.Context()); changed || err == nil || there.ReadError() == nil || there.Record().Len(Users) != 1 {
+			t.Errorf("%s: %v %v: %v, %v", name, changed, err, there.ReadError(), namesIn(there.Record()))
 		}
 		if err := there.Change(t.Context(), Users, "b", Add(empty), nil); err == nil {
 			t.Errorf("%s: a change", name)
@@ -317,10 +317,10 @@ func TestUnreadable(t *testing.T) {
 		if err := there.Reset(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		whole := New(shared, new(Known))
+		whole := New(shared, new(LoadedEntries))
 		for _, r := range []*Roster{there, whole} {
-			if _, err := r.Read(t.Context()); err != nil || r.Trouble() != nil || r.Record().Len(Users) != 1 {
-				t.Errorf("%s: after the reset: %v: %v, %v", name, err, r.Trouble(), namesIn(r.Record()))
+			if _, err := r.Read(t.Context()); err != nil || r.ReadError() != nil || r.Record().Len(Users) != 1 {
+				t.Errorf("%s: after the reset: %v: %v, %v", name, err, r.ReadError(), namesIn(r.Record()))
 			}
 		}
 		if kept, err := shared.Get(t.Context(), tt.kept); string(kept) != unreadable || err != nil {
@@ -336,7 +336,7 @@ func TestUnreadable(t *testing.T) {
 // After an unreadable change, all entries are read.
 func TestUnreadableChange(t *testing.T) {
 	shared := store.NewMemory(20, 0)
-	here, there := New(shared, new(Known)), New(shared, new(Known))
+	here, there := New(shared, new(LoadedEntries)), New(shared, new(LoadedEntries))
 	mustChange(t, here, Users, "a", Add(empty))
 	if _, err := there.Read(t.Context()); err != nil {
 		t.Fatal(err)
@@ -353,12 +353,12 @@ func TestUnreadableChange(t *testing.T) {
 // The loss of the head loses no entry, neither for running gateways nor for those that start later, and changes are still possible.
 func TestLostHead(t *testing.T) {
 	shared := store.NewMemory(20, 0)
-	running := New(shared, new(Known))
+	running := New(shared, new(LoadedEntries))
 	mustChange(t, running, Users, "a", Add(empty))
 	if err := shared.Delete(t.Context(), headKey); err != nil {
 		t.Fatal(err)
 	}
-	started := New(shared, new(Known))
+	started := New(shared, new(LoadedEntries))
 	for _, r := range []*Roster{running, started} {
 		if _, err := r.Read(t.Context()); err != nil || !slices.Equal(namesIn(r.Record()), []string{"a"}) {
 			t.Errorf("%v, %v", err, namesIn(r.Record()))

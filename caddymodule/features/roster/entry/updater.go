@@ -35,8 +35,8 @@ type problem struct {
 	conflict bool // with another entry; removing that entry activates this entry
 }
 
-// Attach sets the server of the configuration and the function that replaces it. The server's [authorize.Config.Known]
-// must be [Updater.EnsureRead]. Attach activates the entries that have been read, and reads nothing.
+// Attach sets the server of the configuration and the function that replaces it. The server's [authorize.Config.CheckComplete]
+// must be [Updater.EnsureLoaded]. Attach activates the entries that have been read, and reads nothing.
 func (u *Updater) Attach(configured *authorize.Server, replace func(*authorize.Server)) {
 	u.mu.Lock()
 	u.configured, u.inForce, u.replace = configured, configured, replace
@@ -109,8 +109,8 @@ func (u *Updater) Run(ctx context.Context) {
 	u.Roster.Watch(ctx, u.apply, u.Logger)
 }
 
-// EnsureRead reads the roster unless it has been read, because an unread roster may contain an unknown client or user.
-func (u *Updater) EnsureRead(ctx context.Context) error {
+// EnsureLoaded reads the roster unless it has been read, because an unread roster may contain an unknown client or user.
+func (u *Updater) EnsureLoaded(ctx context.Context) error {
 	if u.Roster.Record() != nil {
 		return nil
 	}
@@ -134,12 +134,12 @@ func (u *Updater) apply() {
 	draft, problems := u.draft(record)
 	server, err := draft.Server()
 	if err != nil { // must not happen: the configuration and the entries have been accepted
-		u.Logger.Error("clients and people in the store are not in force", "error", err)
+		u.Logger.Error("stored clients and users are not active", "error", err)
 		return
 	}
 	for n, p := range problems {
 		if u.problems[n].err == nil {
-			u.Logger.Error("an entry of the store is not in force", "kind", string(n.kind), "name", n.name, "error", p.err)
+			u.Logger.Error("stored entry is not active", "kind", string(n.kind), "name", n.name, "error", p.err)
 		}
 	}
 	u.record, u.problems = record, problems

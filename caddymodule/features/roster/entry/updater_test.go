@@ -31,9 +31,9 @@ func clientEntry(to *authorize.Config, _ Kind, e Entry) error {
 // attached returns the updater of a server with one client in its configuration.
 func attached(t *testing.T, s store.Store, logger *slog.Logger) *Updater {
 	t.Helper()
-	u := &Updater{Roster: New(s, new(Known)), Resolve: clientEntry, Logger: logger}
+	u := &Updater{Roster: New(s, new(LoadedEntries)), Resolve: clientEntry, Logger: logger}
 	configured, err := authorize.New(authorize.Config{
-		Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: s, Durable: s, Logger: logger, Known: u.EnsureRead,
+		Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: s, Durable: s, Logger: logger, CheckComplete: u.EnsureLoaded,
 		Clients: []client.Client{{ID: "configured", RedirectURIs: []string{"https://app.example/"}}},
 	})
 	if err != nil {
@@ -149,7 +149,7 @@ func TestConflicts(t *testing.T) {
 func TestLog(t *testing.T) {
 	var log strings.Builder
 	shared := store.NewMemory(100, 0)
-	put(t, New(shared, new(Known)), map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"d"`})
+	put(t, New(shared, new(LoadedEntries)), map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"d"`})
 	updater := attached(t, shared, slog.New(slog.NewTextHandler(&log, nil)))
 	for range 3 {
 		if _, err := updater.Record(t.Context()); err != nil {
@@ -164,7 +164,7 @@ func TestLog(t *testing.T) {
 // Before the roster is read, requests from unknown clients fail with a store error, not a client error.
 func TestUnreadRoster(t *testing.T) {
 	shared := &countingStore{Store: store.NewMemory(100, 0)}
-	put(t, New(shared, new(Known)), map[string]string{"a": `"a"`})
+	put(t, New(shared, new(LoadedEntries)), map[string]string{"a": `"a"`})
 	updater := newUpdater(t, shared)
 	shared.down.Store(true)
 	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusServiceUnavailable, "x": http.StatusServiceUnavailable} {

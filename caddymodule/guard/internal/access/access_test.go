@@ -116,14 +116,14 @@ func TestDocumentNeeds(t *testing.T) {
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	for _, name := range interaction.Types() {
-		if access.EffectOf(name) == "" {
+		if access.SideEffectOf(name) == "" {
 			t.Errorf("%s has no row", name)
 		}
 	}
-	if got := access.EffectOf("SubscriptionTopic"); got != "" {
+	if got := access.SideEffectOf("SubscriptionTopic"); got != "" {
 		t.Errorf("a type of R5's is %q", got)
 	}
-	if a, b := access.EffectOf("Subscription"), access.EffectOf("SearchParameter"); a != access.Sends || b != access.Steers {
+	if a, b := access.SideEffectOf("Subscription"), access.SideEffectOf("SearchParameter"); a != access.Sends || b != access.Steers {
 		t.Errorf("Subscription %q, SearchParameter %q", a, b)
 	}
 }

@@ -26,7 +26,7 @@ type Rights struct {
 	holder     Holder
 
 	whole  map[string]smart.Permission // on all resources of a type
-	judged bool                        // see [Rights.Judged]
+	judged bool                        // see [Rights.WithoutUnrestricted]
 }
 
 // New returns the rights of a token's holder. A scope that is malformed, lacks its launch context, or has a constraint that
@@ -61,43 +61,43 @@ func (r *Rights) With(g Grant) *Rights {
 	return &more
 }
 
-// Judged returns the rights for calls with resources that policies must judge: no type is covered as a whole.
-func (r *Rights) Judged() *Rights {
+// WithoutUnrestricted returns the rights for calls with resources that policies must judge: no type is covered as a whole.
+func (r *Rights) WithoutUnrestricted() *Rights {
 	judged := *r
 	judged.judged = true
 	return &judged
 }
 
-// Whole reports whether each of the permissions is granted on all resources of a type, or of all types. Grants without context
+// IsUnrestricted reports whether each of the permissions is granted on all resources of a type, or of all types. Grants without context
 // and constraint may be combined for this.
-func (r *Rights) Whole(resourceType string, p smart.Permission) bool {
+func (r *Rights) IsUnrestricted(resourceType string, p smart.Permission) bool {
 	return !r.judged && (r.whole[smart.AnyType]|r.whole[resourceType])&p == p
 }
 
-// WholeTypes are the types that a scope covers without a patient or a constraint.
-type WholeTypes struct {
+// UnrestrictedTypes are the types that a scope covers without a patient or a constraint.
+type UnrestrictedTypes struct {
 	// Names are the types by name, in alphabetical order.
 	Names []string
 	// All reports whether every type is covered.
 	All bool
-	// Judged reports whether policies may deny some of the resources. Each resource must then be judged, and no response may
+	// MayBeDenied reports whether policies may deny some of the resources. Each resource must then be judged, and no response may
 	// depend on denied ones.
-	Judged bool
+	MayBeDenied bool
 }
 
 // Has reports whether the types include a type.
-func (t WholeTypes) Has(name string) bool { return t.All || slices.Contains(t.Names, name) }
+func (t UnrestrictedTypes) Has(name string) bool { return t.All || slices.Contains(t.Names, name) }
 
-// WholeTypes returns the types on which the scopes of a level, such as "system", together grant all the permissions. An empty
+// UnrestrictedTypes returns the types on which the scopes of a level, such as "system", together grant all the permissions. An empty
 // level means every level.
-func (r *Rights) WholeTypes(level string, p smart.Permission) WholeTypes {
+func (r *Rights) UnrestrictedTypes(level string, p smart.Permission) UnrestrictedTypes {
 	whole := map[string]smart.Permission{}
 	for _, g := range r.Grants {
 		if g.isWhole() && (level == "" || strings.HasPrefix(g.Scope, level+"/")) {
 			whole[g.Type] |= g.Permission
 		}
 	}
-	t := WholeTypes{Judged: r.judged, All: whole[smart.AnyType]&p == p}
+	t := UnrestrictedTypes{MayBeDenied: r.judged, All: whole[smart.AnyType]&p == p}
 	for name, permissions := range whole {
 		if name != smart.AnyType && (permissions|whole[smart.AnyType])&p == p {
 			t.Names = append(t.Names, name)
@@ -126,7 +126,7 @@ func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
 // Opening returns the patients with DocumentReferences that open Binaries: the client may read a Binary that it names in a
 // DocumentReference of such a patient, but not every Binary. None for other types.
 func (r *Rights) Opening(resourceType string) []string {
-	if resourceType != "DocumentReference" || r.Whole("Binary", smart.Read) {
+	if resourceType != "DocumentReference" || r.IsUnrestricted("Binary", smart.Read) {
 		return nil
 	}
 	var patients []string
@@ -179,9 +179,9 @@ func (r *Rights) isSearched(resourceType string) bool {
 	return resourceType == smart.AnyType || len(r.Shared.Confine(Search{Type: resourceType, Patient: "x"})) > 0
 }
 
-// OnlyWhole reports whether grants name the permissions on a type, but have no effect because they are bound to a patient:
+// RequiresUnrestricted reports whether grants name the permissions on a type, but have no effect because they are bound to a patient:
 // the type can only be accessed without a patient.
-func (r *Rights) OnlyWhole(resourceType string, p smart.Permission) bool {
+func (r *Rights) RequiresUnrestricted(resourceType string, p smart.Permission) bool {
 	if len(r.For(resourceType, p)) > 0 {
 		return p&smart.Search != 0 && !r.isSearched(resourceType)
 	}
@@ -208,7 +208,7 @@ func (r *Rights) Types(p smart.Permission) (types []string, anyType bool) {
 	return types, anyType
 }
 
-// Grant is the permission of one scope. Grants are not combined, except as in [Rights.Whole] and [Rights.For].
+// Grant is the permission of one scope. Grants are not combined, except as in [Rights.IsUnrestricted] and [Rights.For].
 type Grant struct {
 	// Type is the resource type, or [smart.AnyType].
 	Type string
@@ -227,7 +227,7 @@ type Grant struct {
 }
 
 // isWhole reports whether the grant covers all resources of its type. Policies may still deny some of them, which only
-// [Rights.Whole] takes into account.
+// [Rights.IsUnrestricted] takes into account.
 func (g Grant) isWhole() bool {
 	return !g.ByRule && g.Patient == "" && g.Only == (interaction.Reference{}) && len(g.Constraint) == 0
 }
@@ -305,10 +305,10 @@ func evaluable(g Grant, parameters searchparam.Set) bool {
 	})
 }
 
-// Lacking returns scopes, separated by spaces, that would each give the permissions on a type (empty: all types):
+// MissingScopes returns scopes, separated by spaces, that would each give the permissions on a type (empty: all types):
 // the smallest scope of each level that the token has, for all resources if whole is true. Empty if no scope of these levels
 // would suffice for this holder. The result depends on the token alone, and reveals nothing that is stored.
-func (r *Rights) Lacking(resourceType string, p smart.Permission, whole bool) string {
+func (r *Rights) MissingScopes(resourceType string, p smart.Permission, whole bool) string {
 	if resourceType == "" {
 		resourceType = smart.AnyType
 	}

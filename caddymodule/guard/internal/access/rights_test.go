@@ -106,10 +106,10 @@ func TestPermissions(t *testing.T) {
 			if got := len(r.For(tt.resourceType, tt.permission)) > 0; got != tt.granted {
 				t.Errorf("granted %v", got)
 			}
-			if got := r.OnlyWhole(tt.resourceType, tt.permission); got != tt.onlyWhole {
+			if got := r.RequiresUnrestricted(tt.resourceType, tt.permission); got != tt.onlyWhole {
 				t.Errorf("only whole %v", got)
 			}
-			if got := r.Whole(tt.resourceType, tt.permission); got != tt.whole {
+			if got := r.IsUnrestricted(tt.resourceType, tt.permission); got != tt.whole {
 				t.Errorf("whole %v", got)
 			}
 		})
@@ -199,8 +199,8 @@ func TestJudged(t *testing.T) {
 	t.Parallel()
 	for _, g := range []Grant{{Type: smart.AnyType, Permission: smart.Read}, {Type: "Patient", Permission: smart.Read}} {
 		before := New(Holder{Scope: "system/Group.r"}, NewShared(nil))
-		r := before.With(g).Judged()
-		if r.Whole("Patient", smart.Read) || r.Whole(smart.AnyType, smart.Read) || before.Whole("Patient", smart.Read) {
+		r := before.With(g).WithoutUnrestricted()
+		if r.IsUnrestricted("Patient", smart.Read) || r.IsUnrestricted(smart.AnyType, smart.Read) || before.IsUnrestricted("Patient", smart.Read) {
 			t.Errorf("%s: whole", g.Type)
 		}
 		if len(r.For("Patient", smart.Read)) != 1 || !r.Covers(g, resource.Resource{Type: "Patient", ID: "a"}).Covered {
@@ -219,7 +219,7 @@ func TestByRule(t *testing.T) {
 		t.Errorf("grants %v, before %v", r.Grants, before.Grants)
 	}
 	res := resource.Resource{Type: "Patient", ID: "a"}
-	if r.Whole("Patient", smart.Read) || r.Covers(g, res).Covered || r.CoversNew(g, res).Covered {
+	if r.IsUnrestricted("Patient", smart.Read) || r.Covers(g, res).Covered || r.CoversNew(g, res).Covered {
 		t.Error("covers what no rule was asked about")
 	}
 }
@@ -255,7 +255,7 @@ func TestLacking(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := New(tt.holder, NewShared(nil)).Lacking(tt.of, tt.permission, tt.whole); got != tt.want {
+			if got := New(tt.holder, NewShared(nil)).MissingScopes(tt.of, tt.permission, tt.whole); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

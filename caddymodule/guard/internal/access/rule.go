@@ -64,7 +64,7 @@ var (
 	}
 	// alone: in the compartment of this patient only. A Group of several patients would reveal the others.
 	alone = &Rule{
-		name: "alone", fits: anyType, permits: allPermissions, covers: record.alone, writes: record.asRead,
+		name: "alone", fits: anyType, permits: allPermissions, covers: record.judgePatientOnly, writes: record.asRead,
 		confine: byCompartment, own: true, byItself: anyType,
 	}
 	// ownPatient: the search parameter patient finds the resource for this patient only.
@@ -119,8 +119,8 @@ func RuleNamed(name string) *Rule {
 	return nil
 }
 
-// Fits reports whether a type can have the rule.
-func (r *Rule) Fits(resourceType string) bool { return r.fits != nil && r.fits(resourceType) }
+// AppliesTo reports whether a type can have the rule.
+func (r *Rule) AppliesTo(resourceType string) bool { return r.fits != nil && r.fits(resourceType) }
 
 // Shared are the rules by type. A type without an entry follows the Patient compartment; outside of the compartment it is
 // closed to bound grants.
@@ -191,20 +191,20 @@ func (s Shared) Confine(q Search) []Confinement {
 // nothing else.
 func (s Shared) IsCounted(resourceType string) bool { return s.rule(resourceType).counted }
 
-// IsOwn reports whether the covered resources of a type belong to the patient alone.
-func (s Shared) IsOwn(resourceType string) bool { return s.rule(resourceType).own }
+// IsPatientOnly reports whether the covered resources of a type belong to the patient alone.
+func (s Shared) IsPatientOnly(resourceType string) bool { return s.rule(resourceType).own }
 
 // isOwn reports whether a covered resource belongs to the patient. Under the rule unassigned, this depends on whether it names
 // a patient.
 func (s Shared) isOwn(res resource.Resource) bool {
-	return s.IsOwn(res.Type) || !s.IsEveryones(res.Type) && OfPatients(res)
+	return s.IsPatientOnly(res.Type) || !s.IsForAllPatients(res.Type) && OfPatients(res)
 }
 
-// IsEveryones reports whether all resources of a type are covered for every patient.
-func (s Shared) IsEveryones(resourceType string) bool { return s.rule(resourceType).everyones }
+// IsForAllPatients reports whether all resources of a type are covered for every patient.
+func (s Shared) IsForAllPatients(resourceType string) bool { return s.rule(resourceType).everyones }
 
-// IsNamed reports whether a patient's records may refer to a resource of a type without a lookup.
-func (s Shared) IsNamed(resourceType string) bool {
+// MayBeReferenced reports whether a patient's records may refer to a resource of a type without a lookup.
+func (s Shared) MayBeReferenced(resourceType string) bool {
 	r := s.rule(resourceType)
 	return r.named != nil && r.named(resourceType)
 }
@@ -224,8 +224,8 @@ type Search struct {
 	Type string
 	// Patient is the id of the grant's patient.
 	Patient string
-	// Asked are the client's parameters.
-	Asked []smart.Parameter
+	// Parameters are the client's parameters.
+	Parameters []smart.Parameter
 	// InCompartment is true if the FHIR server supports searches in a patient's compartment.
 	InCompartment bool
 }
@@ -234,7 +234,7 @@ type Search struct {
 type Confinement struct {
 	// InCompartment is true for a search in the patient's compartment.
 	InCompartment bool
-	// IsOwn is true if the covered resources of the type belong to the patient alone.
+	// IsPatientOnly is true if the covered resources of the type belong to the patient alone.
 	IsOwn bool
 	// Parameters are additional parameters.
 	Parameters []smart.Parameter
@@ -254,7 +254,7 @@ func byPatient(q Search) []Confinement { return []Confinement{by("patient", "Pat
 
 // byPatientOrNone confines to resources of the patient or of no patient.
 func byPatientOrNone(q Search) []Confinement {
-	if slices.ContainsFunc(q.Asked, func(p smart.Parameter) bool {
+	if slices.ContainsFunc(q.Parameters, func(p smart.Parameter) bool {
 		return p.Name == "patient" && (p.Value == "Patient/"+q.Patient || p.Value == q.Patient)
 	}) {
 		return unconfined(q)
@@ -272,7 +272,7 @@ func byCompartment(q Search) []Confinement {
 	switch {
 	case !ok:
 		return nil
-	case slices.ContainsFunc(q.Asked, q.isOf):
+	case slices.ContainsFunc(q.Parameters, q.isOf):
 		return unconfined(q)
 	case q.InCompartment:
 		return []Confinement{{InCompartment: true}}
@@ -288,7 +288,7 @@ func byCompartment(q Search) []Confinement {
 // and of its patient. Empty if no parameters can express the grant, or if they do not currently find the resource, for example
 // because only a policy allows it.
 func (r *Rights) Criteria(g Grant, res resource.Resource) []smart.Parameter {
-	finds := func(p smart.Parameter) bool { return r.FoundBy(p, res) }
+	finds := func(p smart.Parameter) bool { return r.MatchesSearch(p, res) }
 	criteria := slices.Clone(g.Constraint)
 	if g.Patient != "" {
 		for _, c := range r.Shared.Confine(Search{Type: res.Type, Patient: g.Patient}) {
@@ -329,25 +329,25 @@ func isToPatients(by searchparam.Parameter) bool {
 	})
 }
 
-// Effect is a side effect of storing a resource of a type. Messages and requests of the FHIR server bypass the
+// SideEffect is a side effect of storing a resource of a type. Messages and requests of the FHIR server bypass the
 // scopes of the client, so the write itself must be judged by it.
-type Effect string
+type SideEffect string
 
 const (
 	// Inert is no side effect.
-	Inert Effect = "inert"
+	Inert SideEffect = "inert"
 	// Sends means that the FHIR server sends matches of a search whenever resources change (Subscription).
-	Sends Effect = "sends"
+	Sends SideEffect = "sends"
 	// Asks means that the FHIR server may execute searches in the resource's text (Task, CommunicationRequest).
-	Asks Effect = "asks"
+	Asks SideEffect = "asks"
 	// Steers means that the resource changes the results of searches, the routing of messages, or the reaction to events.
-	Steers Effect = "steers"
+	Steers SideEffect = "steers"
 	// Carries means that the resource may contain one of these in another form: a Bundle of requests or a message, a topic in a Basic.
-	Carries Effect = "carries"
+	Carries SideEffect = "carries"
 )
 
 // effects are the effects of R4's types. Types without an entry require scopes to read and search everything.
-var effects = effectsByType(map[Effect]string{
+var effects = effectsByType(map[SideEffect]string{
 	Sends:   `Subscription`,
 	Asks:    `CommunicationRequest Task`,
 	Steers:  `CompartmentDefinition EventDefinition GraphDefinition MessageDefinition OperationDefinition PlanDefinition SearchParameter`,
@@ -374,8 +374,8 @@ SubstanceSourceMaterial SubstanceSpecification SupplyDelivery SupplyRequest Term
 ValueSet VerificationResult VisionPrescription`,
 })
 
-func effectsByType(types map[Effect]string) map[string]Effect {
-	byType := map[string]Effect{}
+func effectsByType(types map[SideEffect]string) map[string]SideEffect {
+	byType := map[string]SideEffect{}
 	for effect, names := range types {
 		for name := range strings.FieldsSeq(names) {
 			byType[name] = effect
@@ -384,5 +384,5 @@ func effectsByType(types map[Effect]string) map[string]Effect {
 	return byType
 }
 
-// EffectOf returns the side effect of storing a resource of a type; empty if undefined.
-func EffectOf(resourceType string) Effect { return effects[resourceType] }
+// SideEffectOf returns the side effect of storing a resource of a type; empty if undefined.
+func SideEffectOf(resourceType string) SideEffect { return effects[resourceType] }

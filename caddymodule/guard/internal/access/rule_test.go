@@ -46,7 +46,7 @@ func answers(t *testing.T, r *Rule, resourceType string) string {
 			permits |= p
 		}
 	}
-	say(r != nil && r.Fits(resourceType), "fits")
+	say(r != nil && r.AppliesTo(resourceType), "fits")
 	say(permits != 0, permits.String())
 	for _, sample := range samples {
 		res := parse(t, fmt.Sprintf(sample.text, resourceType))
@@ -60,9 +60,9 @@ func answers(t *testing.T, r *Rule, resourceType string) string {
 		said = append(said, "searches "+smart.EncodeParameters(c.Parameters))
 	}
 	say(s.IsCounted(resourceType), "counted")
-	say(s.IsOwn(resourceType), "own")
-	say(s.IsEveryones(resourceType), "everyone's")
-	say(s.IsNamed(resourceType), "named")
+	say(s.IsPatientOnly(resourceType), "own")
+	say(s.IsForAllPatients(resourceType), "everyone's")
+	say(s.MayBeReferenced(resourceType), "named")
 	say(!s.Depends(resourceType), "by itself")
 	return strings.Join(said, "; ")
 }

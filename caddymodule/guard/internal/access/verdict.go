@@ -54,23 +54,23 @@ func (r *Rights) selects(g *Grant, res resource.Resource) bool {
 	return !slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool { return !r.Matches(p, res) })
 }
 
-// Standing contains a token's permissions on a resource that others depend on.
-type Standing struct {
+// ResourceAccess contains a token's permissions on a resource that others depend on.
+type ResourceAccess struct {
 	// InRecord is true if the resource is in the patient's record or in every record, even if no scope covers it.
 	InRecord bool
-	// Own is true if the resource belongs to the patient.
-	Own bool
+	// BelongsToPatient is true if the resource belongs to the patient.
+	BelongsToPatient bool
 	// Permissions are the permissions of the scopes that cover the resource. 0: no scope does.
 	Permissions smart.Permission
 }
 
-// Standing returns the token's permissions on a resource in a patient's record; without a patient, in all records. A resource
+// AccessTo returns the token's permissions on a resource in a patient's record; without a patient, in all records. A resource
 // that depends on others has none.
-func (r *Rights) Standing(res resource.Resource, patient string) (s Standing) {
+func (r *Rights) AccessTo(res resource.Resource, patient string) (s ResourceAccess) {
 	if patient != "" && !isCertain(record{rules: r.Shared, patient: patient}.judge(res)) {
 		return s
 	}
-	s.InRecord, s.Own = true, r.Shared.isOwn(res)
+	s.InRecord, s.BelongsToPatient = true, r.Shared.isOwn(res)
 	for n := range r.Grants {
 		g := &r.Grants[n]
 		switch {
@@ -95,8 +95,8 @@ func (r *Rights) Matches(p smart.Parameter, res resource.Resource) bool {
 	return matches(r.parameters, p, res)
 }
 
-// FoundBy reports whether a search with a parameter of a [Confinement] or constraint finds a resource.
-func (r *Rights) FoundBy(p smart.Parameter, res resource.Resource) bool {
+// MatchesSearch reports whether a search with a parameter of a [Confinement] or constraint finds a resource.
+func (r *Rights) MatchesSearch(p smart.Parameter, res resource.Resource) bool {
 	if p.Name == missingPatient {
 		return !OfPatients(res)
 	}
@@ -109,10 +109,10 @@ type Verdict struct {
 	Covered bool
 	// Needed are the resources on which the resource depends. Empty if it depends on none.
 	Needed []interaction.Reference
-	// By are alternative permissions; the token's scopes must give at least one of them on each of Needed.
-	By smart.Permission
-	// OneOwn is true if at least one of Needed must belong to the patient rather than be in every record.
-	OneOwn bool
+	// RequiredPermissions are alternative permissions; the token's scopes must give at least one of them on each of Needed.
+	RequiredPermissions smart.Permission
+	// RequiresPatientOwned is true if at least one of Needed must belong to the patient rather than be in every record.
+	RequiresPatientOwned bool
 }
 
 var (
@@ -196,7 +196,7 @@ func (c record) mayContain(contained resource.Resource) bool {
 	if c.carries(contained) {
 		return false
 	}
-	return c.rules.IsEveryones(contained.Type) || c.allows(contained)
+	return c.rules.IsForAllPatients(contained.Type) || c.allows(contained)
 }
 
 // carries reports whether a contained resource may carry others, which FHIR forbids (R4 references.html#contained) and which
@@ -265,7 +265,7 @@ func (c record) about(res resource.Resource) Verdict {
 	return c.aboutAll(res, false)
 }
 
-func (c record) alone(res resource.Resource) Verdict {
+func (c record) judgePatientOnly(res resource.Resource) Verdict {
 	return c.inCompartment(res).and(c.namesOnly(res))
 }
 
@@ -290,7 +290,7 @@ func (c record) assigned(res resource.Resource, read Verdict) Verdict {
 
 // ofOwn is for resources that depend on others: none of these may be shared with other patients.
 func (c record) ofOwn(_ resource.Resource, read Verdict) Verdict {
-	return read.and(!slices.ContainsFunc(read.Needed, func(of interaction.Reference) bool { return !c.rules.IsOwn(of.Type) }))
+	return read.and(!slices.ContainsFunc(read.Needed, func(of interaction.Reference) bool { return !c.rules.IsPatientOnly(of.Type) }))
 }
 
 func (c record) aboutOwn(res resource.Resource, _ Verdict) Verdict {
@@ -319,8 +319,8 @@ func (c record) aboutAll(res resource.Resource, writing bool) Verdict {
 // Provenance.
 func (c record) aboutTargets(res resource.Resource) Verdict {
 	v, namesPatient := c.dependent(res, "target")
-	v.OneOwn = v.Covered && !namesPatient
-	return v.and(namesPatient || slices.ContainsFunc(v.Needed, func(of interaction.Reference) bool { return !c.rules.IsEveryones(of.Type) }))
+	v.RequiresPatientOwned = v.Covered && !namesPatient
+	return v.and(namesPatient || slices.ContainsFunc(v.Needed, func(of interaction.Reference) bool { return !c.rules.IsForAllPatients(of.Type) }))
 }
 
 // namesOnly reports whether a resource's membership parameters name the patient and no other.
@@ -367,7 +367,7 @@ func isOfPatient(res resource.Resource, patient string) bool {
 // dependent judges a resource by the references in one element, which the scopes must all cover. The Patient itself is looked
 // up only if a constraint applies to it.
 func (c record) dependent(res resource.Resource, element string) (v Verdict, namesPatient bool) {
-	v = Verdict{Covered: true, By: c.by}
+	v = Verdict{Covered: true, RequiredPermissions: c.by}
 	n := 0
 	for value := range res.Values(resource.Path{Elements: []string{element}}) {
 		to, _, ok := res.Refers(value)
@@ -446,7 +446,7 @@ func (c record) inDocument(bundle resource.Resource, writing bool) Verdict {
 	if !d.own {
 		return outside
 	}
-	v := Verdict{Covered: true, By: c.by}
+	v := Verdict{Covered: true, RequiredPermissions: c.by}
 	for _, of := range d.needed {
 		if !d.included[of] {
 			v.Needed = append(v.Needed, of)
@@ -470,7 +470,7 @@ func (d *document) add(entry []byte, first bool) bool {
 	if first && d.kind() == "document" && res.Type != "Composition" {
 		return false
 	}
-	return d.rules.IsEveryones(res.Type) || d.addOwn(entry, res)
+	return d.rules.IsForAllPatients(res.Type) || d.addOwn(entry, res)
 }
 
 // addOwn judges an entry that must belong to the patient.

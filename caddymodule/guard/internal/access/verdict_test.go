@@ -220,7 +220,7 @@ func TestStanding(t *testing.T) {
 		{"patient/Observation.ru", observationOf("b", ""), 0},
 	} {
 		r := New(Holder{Scope: tt.scopes, Patient: "a"}, NewShared(nil))
-		if got := r.Standing(parse(t, tt.resource), "a").Permissions; got != tt.want {
+		if got := r.AccessTo(parse(t, tt.resource), "a").Permissions; got != tt.want {
 			t.Errorf("%s: permissions %v on %s, want %v", tt.scopes, got, tt.resource, tt.want)
 		}
 	}
@@ -364,7 +364,7 @@ func TestWhole(t *testing.T) {
 	} {
 		h := clinician
 		h.Scope = scope
-		if got := New(h, NewShared(nil)).Whole("Observation", both); got != want {
+		if got := New(h, NewShared(nil)).IsUnrestricted("Observation", both); got != want {
 			t.Errorf("%s: %v", scope, got)
 		}
 	}

@@ -26,7 +26,7 @@ import (
 type Replacer struct {
 	escapes escapes
 	bases   [][]byte
-	ours    string
+	publicBase    string
 	rest    []byte // end of the earlier pieces: context, and the possible beginning of an address
 	context int    // length of the part of rest that is already replaced
 }
@@ -42,7 +42,7 @@ const (
 
 // NewReplacer returns a Replacer for a text in a format. Bases that equal the gateway's are not replaced.
 func NewReplacer(format message.Format, bases []string, ours string) *Replacer {
-	r := &Replacer{escapes: jsonEscapes, ours: ours}
+	r := &Replacer{escapes: jsonEscapes, publicBase: ours}
 	if format == message.XML {
 		r.escapes = xmlEscapes
 	}
@@ -79,7 +79,7 @@ func (r *Replacer) Append(out, piece []byte, last bool) []byte {
 			break
 		}
 		if from = found.from + 1; r.isAddress(text, found) {
-			out = append(append(out, text[at:found.from]...), r.ours...)
+			out = append(append(out, text[at:found.from]...), r.publicBase...)
 			at, from = found.to, found.to
 		}
 	}

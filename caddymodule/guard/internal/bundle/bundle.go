@@ -34,7 +34,7 @@ import (
 type Bundles struct {
 	Server     *fhirserver.Server // client of the FHIR server
 	Judge      *judge.Judge       // judge of the FHIR server's responses
-	At         message.Addresses  // public addresses of the FHIR API
+	Addresses         message.Addresses  // public addresses of the FHIR API
 	Entries    entries            // handler of single entries
 	MaxEntries int                // maximum number of entries per bundle
 	Limit      int64              // maximum total size of the responses in bytes
@@ -43,19 +43,19 @@ type Bundles struct {
 // entries answers the entries of a bundle as separate requests.
 type entries interface {
 	// Answer answers an entry.
-	Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
+	Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error)
 	// Collect is like Answer, but for a write that is not sent yet.
-	Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Answer, error)
+	Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Response, error)
 	// CheckSearch returns the rejection of a search without executing the search.
 	CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error
-	// PassesSingle reports whether an entry about a single resource needs no judging.
-	PassesSingle(c message.Call, i interaction.Interaction) bool
-	// Decided reports the decision about an entry after it was answered.
-	Decided(i interaction.Interaction, err error)
+	// ForwardsEntry reports whether an entry about a single resource needs no judging.
+	ForwardsEntry(c message.Call, i interaction.Interaction) bool
+	// ReportDecision reports the decision about an entry after it was answered.
+	ReportDecision(i interaction.Interaction, err error)
 }
 
 // Bundle answers a batch or a transaction.
-func (x *Bundles) Bundle(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *Bundles) Bundle(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	s, err := parseSubmission(c.Body, x.MaxEntries)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (s *submission) prefer(c message.Call, i interaction.Interaction) {
 
 // batch answers the entries in order (R4 http.html#brules permits any order). Each is handled like a single request,
 // independently of the FHIR server's implementation of batches.
-func (x *Bundles) batch(ctx context.Context, s *submission) (*message.Answer, error) {
+func (x *Bundles) batch(ctx context.Context, s *submission) (*message.Response, error) {
 	out := &message.Bundle{Kind: "batch-response", Total: -1}
 	var size int64
 	for n := range s.entries {
@@ -93,14 +93,14 @@ func (x *Bundles) batch(ctx context.Context, s *submission) (*message.Answer, er
 		size += int64(len(e.Resource) + len(e.Response))
 		out.Entries = append(out.Entries, e)
 	}
-	return out.Answer(), nil
+	return out.Response(), nil
 }
 
 // passesWhole reports whether a batch or transaction needs no judging: every entry would pass as a request, and no response is
 // a Bundle, because the links of a Bundle would have to be sealed.
 func (x *Bundles) passesWhole(s *submission) bool {
 	for n := range s.entries {
-		if c, i, err := s.entries[n].call(); err != nil || !x.Entries.PassesSingle(c, i) {
+		if c, i, err := s.entries[n].call(); err != nil || !x.Entries.ForwardsEntry(c, i) {
 			return false
 		}
 	}
@@ -121,7 +121,7 @@ func (s *submission) areDistinct() bool {
 
 // sendWhole forwards a Bundle that needs no judging. The Bundle is serialized again, so that the FHIR server gets exactly the
 // entries that were parsed here.
-func (x *Bundles) sendWhole(ctx context.Context, s *submission) (*message.Answer, error) {
+func (x *Bundles) sendWhole(ctx context.Context, s *submission) (*message.Response, error) {
 	b := &message.Bundle{Kind: s.kind, Total: -1}
 	for n := range s.entries {
 		e := &s.entries[n]
@@ -129,14 +129,14 @@ func (x *Bundles) sendWhole(ctx context.Context, s *submission) (*message.Answer
 		if err != nil {
 			return nil, err
 		}
-		x.Entries.Decided(i, nil)
+		x.Entries.ReportDecision(i, nil)
 		b.Entries = append(b.Entries, message.Entry{FullURL: e.fullURL, Resource: e.sent(c), Request: requestOf(c)})
 	}
 	header := http.Header{"Content-Type": {message.TypeJSON}}
 	if prefer := s.entries[0].header["Prefer"]; prefer != nil {
 		header["Prefer"] = prefer
 	}
-	return x.Server.Ask(ctx, message.Call{Method: http.MethodPost, Header: header, Body: b.Text()})
+	return x.Server.Do(ctx, message.Call{Method: http.MethodPost, Header: header, Body: b.Text()})
 }
 
 // sent returns the resource to forward with an entry: none for a request without a body.
@@ -373,30 +373,30 @@ func (e *submitted) patch() ([]byte, error) {
 }
 
 // entryAnswer answers one entry, unless the responses to earlier entries have reached the size limit.
-func (x *Bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*message.Answer, error) {
+func (x *Bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*message.Response, error) {
 	if size > x.Limit {
 		return nil, message.TooCostly("The answers to the entries before are longer than %d bytes: ask for less at once.", x.Limit)
 	}
 	c, i, err := e.call()
 	if err != nil {
-		x.Entries.Decided(i, err)
+		x.Entries.ReportDecision(i, err)
 		return nil, err
 	}
 	x.begin()
-	before := x.Server.Held()
+	before := x.Server.MemoryInUse()
 	a, err := x.Entries.Answer(ctx, c, i)
-	x.Server.Keep(before, a)
-	x.Entries.Decided(i, err)
+	x.Server.ReleaseExcept(before, a)
+	x.Entries.ReportDecision(i, err)
 	if err == nil && c.Method == http.MethodGet && a.Status == http.StatusOK && message.IsNotModified(c.Header, a.Header.Get("Etag")) {
-		a = &message.Answer{Status: http.StatusNotModified, Header: http.Header{"Etag": a.Header["Etag"]}} // as in [message.Answer.Write]
+		a = &message.Response{Status: http.StatusNotModified, Header: http.Header{"Etag": a.Header["Etag"]}} // as in [message.Response.Write]
 	}
 	return a, err
 }
 
 // begin begins an entry. The previous entry may have changed the cached resources.
 func (x *Bundles) begin() {
-	x.Server.Begin()
-	x.Judge.Forget()
+	x.Server.ResetRequestCount()
+	x.Judge.ClearStandings()
 }
 
 // response is a Bundle.entry.response.
@@ -409,7 +409,7 @@ type response struct {
 }
 
 // entryOf returns an entry of a batch-response or transaction-response for a response or an error.
-func entryOf(a *message.Answer, err error) message.Entry {
+func entryOf(a *message.Response, err error) message.Entry {
 	if err != nil {
 		return refusedEntry(err)
 	}
@@ -421,9 +421,9 @@ func entryOf(a *message.Answer, err error) message.Entry {
 		return message.Entry{Response: r.text()}
 	}
 	if err := checkObject(a.Body); err != nil {
-		return refusedEntry(message.Withheld(err))
+		return refusedEntry(message.NewWithheldError(err))
 	}
-	if !a.Succeeded() || a.Said {
+	if !a.Succeeded() || a.IsOutcome {
 		r.Outcome = a.Body
 		return message.Entry{Response: r.text()}
 	}

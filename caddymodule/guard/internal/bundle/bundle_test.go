@@ -17,15 +17,15 @@ func TestEntryOf(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"resourceType":"Patient"}`: `{"status":"200 OK"}`,
 		``:                           `{"status":"200 OK"}`,
-		`{"resourceType":"Patient"`:  string(entryOf(nil, message.Withheld(message.ErrTooLong)).Response),
-		`{},"resource":{}`:           string(entryOf(nil, message.Withheld(message.ErrTooLong)).Response),
-		`[]`:                         string(entryOf(nil, message.Withheld(message.ErrTooLong)).Response),
+		`{"resourceType":"Patient"`:  string(entryOf(nil, message.NewWithheldError(message.ErrTooLong)).Response),
+		`{},"resource":{}`:           string(entryOf(nil, message.NewWithheldError(message.ErrTooLong)).Response),
+		`[]`:                         string(entryOf(nil, message.NewWithheldError(message.ErrTooLong)).Response),
 	} {
-		if e := entryOf(message.NewAnswer(http.StatusOK, []byte(body)), nil); string(e.Response) != want {
+		if e := entryOf(message.NewResponse(http.StatusOK, []byte(body)), nil); string(e.Response) != want {
 			t.Errorf("%s: %s", body, e.Response)
 		}
 	}
-	a := message.NewAnswer(http.StatusOK, nil)
+	a := message.NewResponse(http.StatusOK, nil)
 	a.Header.Set("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")
 	if e := entryOf(a, nil); string(e.Response) != `{"status":"200 OK","lastModified":"1994-11-06T08:49:37Z"}` {
 		t.Errorf("instant: %s", e.Response)
@@ -35,7 +35,7 @@ func TestEntryOf(t *testing.T) {
 // A transaction-response must contain every entry, because entries are matched by position.
 func TestAnswersOf(t *testing.T) {
 	t.Parallel()
-	a := message.NewAnswer(http.StatusOK, []byte(`{"resourceType":"Bundle","type":"transaction-response","entry":[{"response":{"status":"200"}}]}`))
+	a := message.NewResponse(http.StatusOK, []byte(`{"resourceType":"Bundle","type":"transaction-response","entry":[{"response":{"status":"200"}}]}`))
 	for want, ok := range map[int]bool{0: false, 1: true, 2: false} {
 		if _, err := answersOf(a, want); (err == nil) != ok {
 			t.Errorf("%d: %v", want, err)

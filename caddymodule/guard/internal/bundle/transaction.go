@@ -41,11 +41,11 @@ type part struct {
 	isNew   bool                  // the id in as is a placeholder for the id that the FHIR server will assign
 	result  write.Result          // determines the response to a write
 	sent    *message.Call         // resulting request of a write; nil: nothing to write
-	instead *message.Answer
+	instead *message.Response
 }
 
 // transaction answers a transaction. A rejected entry rejects the whole transaction.
-func (x *Bundles) transaction(ctx context.Context, s *submission) (*message.Answer, error) {
+func (x *Bundles) transaction(ctx context.Context, s *submission) (*message.Response, error) {
 	t := &transaction{in: x, names: map[string]*part{}}
 	if err := t.readAll(s); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (t *transaction) judgePart(ctx context.Context, p *part) error {
 	default:
 		err = t.in.Entries.CheckSearch(ctx, p.c, p.i)
 	}
-	t.in.Entries.Decided(p.i, err)
+	t.in.Entries.ReportDecision(p.i, err)
 	return err
 }
 
@@ -123,9 +123,9 @@ func (t *transaction) judgeRead(ctx context.Context, p *part) error {
 			return nil
 		}
 	}
-	before := t.in.Server.Held()
+	before := t.in.Server.MemoryInUse()
 	_, err := t.in.Entries.Answer(ctx, p.c, p.i)
-	t.in.Server.Keep(before, nil)
+	t.in.Server.ReleaseExcept(before, nil)
 	return err
 }
 
@@ -136,9 +136,9 @@ func (t *transaction) judgeWrite(ctx context.Context, p *part) error {
 		return err
 	}
 	p.c.Body = body
-	a, err := t.in.Entries.Collect(ctx, p.c, p.i, func(r write.Result, c message.Call) (*message.Answer, error) {
+	a, err := t.in.Entries.Collect(ctx, p.c, p.i, func(r write.Result, c message.Call) (*message.Response, error) {
 		p.result, p.sent = r, &c
-		return message.NewAnswer(http.StatusOK, nil), t.checkResolved(c.Body)
+		return message.NewResponse(http.StatusOK, nil), t.checkResolved(c.Body)
 	})
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (t *transaction) checkDistinct() error {
 func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 	b := &message.Bundle{Kind: "transaction", Total: -1}
 	var first *part
-	said := message.Said{} // names and values that the client sent
+	said := message.SentTerms{} // names and values that the client sent
 	for _, p := range t.parts {
 		if p.sent == nil {
 			continue
@@ -199,7 +199,7 @@ func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 	if prefer := first.sent.Header["Prefer"]; prefer != nil {
 		header["Prefer"] = prefer
 	}
-	a, err := t.in.Server.Ask(ctx, message.Call{Method: http.MethodPost, Header: header, Body: b.Text()})
+	a, err := t.in.Server.Do(ctx, message.Call{Method: http.MethodPost, Header: header, Body: b.Text()})
 	if err != nil {
 		return nil, err
 	}
@@ -228,22 +228,22 @@ func (t *transaction) entry(p *part) message.Entry {
 var errMismatch = errors.New("transaction-response that does not answer each entry")
 
 // answersOf returns the entries of the response to a transaction.
-func answersOf(a *message.Answer, want int) ([]message.Entry, error) {
+func answersOf(a *message.Response, want int) ([]message.Entry, error) {
 	if err := a.RequireJSON(); err != nil {
 		return nil, err
 	}
 	b, err := message.ParseBundle(a.Body)
 	if err != nil {
-		return nil, message.Withheld(err)
+		return nil, message.NewWithheldError(err)
 	}
 	if len(b.Entries) != want {
-		return nil, message.Withheld(fmt.Errorf("%w: %d of %d", errMismatch, len(b.Entries), want))
+		return nil, message.NewWithheldError(fmt.Errorf("%w: %d of %d", errMismatch, len(b.Entries), want))
 	}
 	return b.Entries, nil
 }
 
 // respond returns the response to the transaction after its writes.
-func (t *transaction) respond(ctx context.Context, answers []message.Entry) (*message.Answer, error) {
+func (t *transaction) respond(ctx context.Context, answers []message.Entry) (*message.Response, error) {
 	out := &message.Bundle{Kind: "transaction-response", Total: -1}
 	var size int64
 	for _, p := range t.parts {
@@ -260,21 +260,21 @@ func (t *transaction) respond(ctx context.Context, answers []message.Entry) (*me
 		size += int64(len(e.Resource) + len(e.Response))
 		out.Entries = append(out.Entries, e)
 	}
-	return out.Answer(), nil
+	return out.Response(), nil
 }
 
 // told returns the client's response to a write, as if it were a single request.
-func (t *transaction) told(ctx context.Context, p *part, e message.Entry) (*message.Answer, error) {
+func (t *transaction) told(ctx context.Context, p *part, e message.Entry) (*message.Response, error) {
 	var r response
 	if err := json.Unmarshal(e.Response, &r); err != nil || len(r.Status) < 3 {
-		return nil, message.Withheld(errMismatch)
+		return nil, message.NewWithheldError(errMismatch)
 	}
 	status, err := strconv.Atoi(r.Status[:3])
 	if err != nil {
-		return nil, message.Withheld(errMismatch)
+		return nil, message.NewWithheldError(errMismatch)
 	}
-	a := message.NewAnswer(status, e.Resource)
-	if local, ok := t.in.At.LocalURL(r.Location); ok {
+	a := message.NewResponse(status, e.Resource)
+	if local, ok := t.in.Addresses.LocalURL(r.Location); ok {
 		r.Location = local
 	}
 	for name, value := range map[string]string{"Location": r.Location, "Etag": r.ETag, "Last-Modified": httpDate(r.LastModified)} {
@@ -287,7 +287,7 @@ func (t *transaction) told(ctx context.Context, p *part, e message.Entry) (*mess
 		return nil, err
 	}
 	p.result.Judge = of // without cached resources that other entries have changed since
-	return p.result.Told(ctx, a)
+	return p.result.ClientResponse(ctx, a)
 }
 
 // isWrite reports whether the entry changes data.
@@ -439,7 +439,7 @@ func (t *transaction) checkResolved(text []byte) error {
 	return nil
 }
 
-// promise registers the resources that entries will write, so that others may depend on them: see [judge.Judge.Promise].
+// promise registers the resources that entries will write, so that others may depend on them: see [judge.Judge.ExpectWrite].
 // Whether an entry may write its resource is judged later. The matches of criteria are not known yet.
 func (t *transaction) promise() error {
 	for _, p := range t.parts {
@@ -463,11 +463,11 @@ func (t *transaction) promisePart(p *part, text []byte, certain bool) error {
 	if err != nil {
 		return message.Invalid(err, "The resource is no JSON that has one reading.")
 	}
-	res, err := resource.Parse(text, t.in.At.Base)
+	res, err := resource.Parse(text, t.in.Addresses.Base)
 	if err != nil {
 		return message.Invalid(err, "The resource is no JSON that has one reading.")
 	}
-	t.in.Judge.Promise(res, certain)
+	t.in.Judge.ExpectWrite(res, certain)
 	return nil
 }
 

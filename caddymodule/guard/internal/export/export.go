@@ -34,7 +34,7 @@ import (
 type Exports struct {
 	Server     *fhirserver.Server // sends requests to the FHIR server
 	Judge      *judge.Judge       // judges the responses of the FHIR server
-	At         message.Addresses  // public addresses of the FHIR API
+	Addresses         message.Addresses  // public addresses of the FHIR API
 	Sealing    paging.Sealing     // seals links to the job and its files
 	Binding    string             // binds links to the token
 	R          *http.Request      // client's request
@@ -54,8 +54,8 @@ var errExport = errors.New("export that cannot be guarded")
 
 // Export starts a bulk data export (Bulk Data Access 2.0). Only system scopes export, and only types that they cover as a
 // whole. The job's address is sealed for the token.
-func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
-	s := selection{x.Judge.Rights().WholeTypes("system", message.ReadSearch), i, x.Parameters, message.IsLenient(c.Header)}
+func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
+	s := selection{x.Judge.Rights().UnrestrictedTypes("system", message.ReadSearch), i, x.Parameters, message.IsLenient(c.Header)}
 	needed, ok := exportLevel(i)
 	switch {
 	case !ok:
@@ -77,7 +77,7 @@ func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Inte
 	if parameters, err = s.confine(parameters); err != nil {
 		return nil, err
 	}
-	if s.Judged {
+	if s.MayBeDenied {
 		if err := x.checkSubjects(ctx, s, parameters); err != nil {
 			return nil, err
 		}
@@ -86,15 +86,15 @@ func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Inte
 	if err != nil {
 		return nil, err
 	}
-	a, err := x.Server.Ask(ctx, exportCall(c, parameters))
+	a, err := x.Server.Do(ctx, exportCall(c, parameters))
 	if err != nil {
 		return nil, err
 	}
 	location := a.Header.Get("Content-Location")
 	if a.Status != http.StatusAccepted || location == "" {
-		return nil, operation.FailedOperation(a, c.Said())
+		return nil, operation.FailedOperation(a, c.SentTerms())
 	}
-	return x.started(ctx, job{Base: base, Request: strings.TrimSuffix(c.Path+"?"+c.Query, "?"), Types: s.Names, All: s.All, Judged: s.Judged}, location)
+	return x.started(ctx, job{Base: base, Request: strings.TrimSuffix(c.Path+"?"+c.Query, "?"), Types: s.Names, All: s.All, Judged: s.MayBeDenied}, location)
 }
 
 // exportLevel returns the types that the level of an export requires; ok is false for an unknown level.
@@ -111,7 +111,7 @@ func exportLevel(i interaction.Interaction) (needed []string, ok bool) {
 }
 
 // started returns the response with the sealed address of the job.
-func (x *Exports) started(ctx context.Context, j job, location string) (_ *message.Answer, err error) {
+func (x *Exports) started(ctx context.Context, j job, location string) (_ *message.Response, err error) {
 	if j.Path, j.Query, err = below(j.Base, location); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (x *Exports) started(ctx context.Context, j job, location string) (_ *messa
 	if err != nil {
 		return nil, err
 	}
-	a := message.NewAnswer(http.StatusAccepted, nil)
+	a := message.NewResponse(http.StatusAccepted, nil)
 	a.Header.Set("Content-Location", address)
 	return a, nil
 }
@@ -127,16 +127,16 @@ func (x *Exports) started(ctx context.Context, j job, location string) (_ *messa
 // serverBase returns the path of the FHIR API in the FHIR server's own links, taken from the self link of a search. A proxy may
 // have replaced the path.
 func (x *Exports) serverBase(ctx context.Context) (string, error) {
-	a, err := x.Server.Ask(ctx, message.Get("Patient", "_id=none&_count=1"))
+	a, err := x.Server.Do(ctx, message.Get("Patient", "_id=none&_count=1"))
 	if err != nil {
 		return "", err
 	}
-	if b, err := x.At.BundleOf(a, false, nil, message.Call{}.Said); err == nil {
+	if b, err := x.Addresses.BundleOf(a, false, nil, message.Call{}.SentTerms); err == nil {
 		if base, ok := paging.BaseOf(b.Links.To("self"), "Patient"); ok {
 			return base, nil
 		}
 	}
-	return x.At.Path, nil
+	return x.Addresses.Path, nil
 }
 
 // systemScopes returns the scopes to export types; without types, the scope for all.
@@ -155,11 +155,11 @@ func systemScopes(types ...string) string {
 func below(base, link string) (path, query string, err error) {
 	u, err := url.Parse(link)
 	if err != nil {
-		return "", "", message.Withheld(err)
+		return "", "", message.NewWithheldError(err)
 	}
 	rest, ok := strings.CutPrefix(u.Path, base+"/")
 	if !ok || rest == "" {
-		return "", "", message.Withheld(paging.ErrForeignLink)
+		return "", "", message.NewWithheldError(paging.ErrForeignLink)
 	}
 	return rest, u.RawQuery, nil
 }
@@ -179,7 +179,7 @@ var exportParameters = map[string]string{
 
 // selection contains the types and filters that a kick-off may request.
 type selection struct {
-	access.WholeTypes
+	access.UnrestrictedTypes
 	of         interaction.Interaction
 	parameters searchparam.Set // for _typeFilter
 	lenient    bool            // Prefer: handling=lenient
@@ -257,11 +257,11 @@ func (s selection) check(p smart.Parameter, named []string) error {
 	ok := exportParameters[p.Name] != "" && (p.Name != "patient" || s.of.Type != "")
 	switch p.Name {
 	case "_typeFilter":
-		ok = s.All && !s.Judged || s.checkFilter(p.Value, named)
+		ok = s.All && !s.MayBeDenied || s.checkFilter(p.Value, named)
 	case "includeAssociatedData":
-		ok = !s.Judged && (s.All || s.Has("Provenance") && (p.Value == "LatestProvenanceResources" || p.Value == "RelevantProvenanceResources"))
+		ok = !s.MayBeDenied && (s.All || s.Has("Provenance") && (p.Value == "LatestProvenanceResources" || p.Value == "RelevantProvenanceResources"))
 	case "organizeOutputBy":
-		ok = !s.Judged
+		ok = !s.MayBeDenied
 	}
 	if !ok {
 		return message.Forbidden(message.ErrOracle, "The parameter %s of $export is not allowed here with this value.", strconv.Quote(p.Name))
@@ -295,7 +295,7 @@ func (s selection) checkSearch(search string, named []string) bool {
 	if err != nil || len(named) > 0 && !slices.Contains(named, name) {
 		return false
 	}
-	if s.Judged && s.of.Type != "" && name == "Patient" && !slices.Equal(named, []string{"Patient"}) {
+	if s.MayBeDenied && s.of.Type != "" && name == "Patient" && !slices.Equal(named, []string{"Patient"}) {
 		return false
 	}
 	return !slices.ContainsFunc(parameters, func(p smart.Parameter) bool {
@@ -315,11 +315,11 @@ const patientsPerSearch = 50
 func (x *Exports) checkSubjects(ctx context.Context, s selection, parameters []smart.Parameter) error {
 	if s.of.Type == "Group" {
 		of := interaction.Reference{Type: "Group", ID: s.of.ID}
-		a, err := x.Server.Ask(ctx, message.Get(of.String(), ""))
+		a, err := x.Server.Do(ctx, message.Get(of.String(), ""))
 		if err != nil {
 			return err
 		}
-		if _, err := x.Judge.Resource(ctx, of, x.Judge.Rights().For(of.Type, smart.Read), a); err != nil {
+		if _, err := x.Judge.ReadCovered(ctx, of, x.Judge.Rights().For(of.Type, smart.Read), a); err != nil {
 			return err
 		}
 	}
@@ -347,13 +347,13 @@ func (x *Exports) checkSubjects(ctx context.Context, s selection, parameters []s
 
 // checkPatients rejects patients if one of them is denied or does not exist.
 func (x *Exports) checkPatients(ctx context.Context, ids []string) error {
-	a, err := x.Server.Ask(ctx, message.Get("Patient", smart.EncodeParameters([]smart.Parameter{
+	a, err := x.Server.Do(ctx, message.Get("Patient", smart.EncodeParameters([]smart.Parameter{
 		{Name: "_id", Value: strings.Join(ids, ",")}, {Name: "_count", Value: strconv.Itoa(len(ids))},
 	})))
 	if err != nil {
 		return err
 	}
-	found, err := x.At.BundleOf(a, false, nil, message.Call{}.Said)
+	found, err := x.Addresses.BundleOf(a, false, nil, message.Call{}.SentTerms)
 	if err != nil {
 		return err
 	}
@@ -362,11 +362,11 @@ func (x *Exports) checkPatients(ctx context.Context, ids []string) error {
 		if len(e.Resource) == 0 {
 			continue
 		}
-		res, err := x.At.Parse(e.Resource)
+		res, err := x.Addresses.Parse(e.Resource)
 		if err != nil {
 			return err
 		}
-		if res.Type == "Patient" && x.Judge.Ruled(ctx, res) != rule.Deny {
+		if res.Type == "Patient" && x.Judge.PolicyEffect(ctx, res) != rule.Deny {
 			missing = slices.DeleteFunc(missing, func(id string) bool { return id == res.ID })
 		}
 	}

@@ -40,7 +40,7 @@ func TestParametersOfJudgedExport(t *testing.T) {
 		{"", "_unknown", "x", nil, false, false},
 	} {
 		for judged, want := range map[bool]bool{false: tt.ofAll, true: tt.whereRule} {
-			s := selection{WholeTypes: access.WholeTypes{All: true, Judged: judged}, of: interaction.Interaction{Type: tt.level}}
+			s := selection{UnrestrictedTypes: access.UnrestrictedTypes{All: true, MayBeDenied: judged}, of: interaction.Interaction{Type: tt.level}}
 			if err := s.check(smart.Parameter{Name: tt.name, Value: tt.value}, tt.named); (err == nil) != want {
 				t.Errorf("%s/$export?%s=%s of %q, judged: %v: %v", tt.level, tt.name, tt.value, tt.named, judged, err)
 			}
@@ -52,7 +52,7 @@ func TestParametersOfJudgedExport(t *testing.T) {
 func TestPatientOfExportHasID(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"x y", "Group/1", "http://other.example/Patient/1", "Patient/", "Patient/1/_history/2", "1,Patient/1?name=x"} {
-		s := selection{WholeTypes: access.WholeTypes{All: true, Judged: true}, of: interaction.Interaction{Type: "Patient"}}
+		s := selection{UnrestrictedTypes: access.UnrestrictedTypes{All: true, MayBeDenied: true}, of: interaction.Interaction{Type: "Patient"}}
 		err := new(Exports).checkSubjects(context.Background(), s, []smart.Parameter{{Name: "patient", Value: value}})
 		if !errors.Is(err, message.ErrOutside) {
 			t.Errorf("%q: %v", value, err)

@@ -53,7 +53,7 @@ func (x *Exports) sealed(ctx context.Context, path string, j job) (string, error
 	if err != nil {
 		return "", fmt.Errorf("sealing a job's link: %w", err)
 	}
-	return x.At.URL(path+sealed, ""), nil
+	return x.Addresses.URL(path+sealed, ""), nil
 }
 
 // bindingOf returns different bindings for jobs and files.
@@ -95,7 +95,7 @@ func (x *Exports) underPolicies(j job, i interaction.Interaction) (*Exports, err
 }
 
 // ServeJob returns the status of a job, or cancels it.
-func (x *Exports) ServeJob(sealed string) (interaction.Interaction, *message.Answer, error) {
+func (x *Exports) ServeJob(sealed string) (interaction.Interaction, *message.Response, error) {
 	j, i, err := x.unsealed(JobPath, sealed)
 	if err != nil {
 		return i, nil, err
@@ -112,22 +112,22 @@ func (x *Exports) ServeJob(sealed string) (interaction.Interaction, *message.Ans
 }
 
 // cancelJob cancels a job, or deletes its files.
-func (x *Exports) cancelJob(ctx context.Context, j job) (*message.Answer, error) {
-	a, err := x.Server.Ask(ctx, message.Call{Method: http.MethodDelete, Path: j.Path, Query: j.Query})
+func (x *Exports) cancelJob(ctx context.Context, j job) (*message.Response, error) {
+	a, err := x.Server.Do(ctx, message.Call{Method: http.MethodDelete, Path: j.Path, Query: j.Query})
 	if err != nil {
 		return nil, err
 	}
 	if !a.Succeeded() {
 		return nil, operation.FailedOperation(a, nil)
 	}
-	return message.NewAnswer(http.StatusAccepted, nil), nil
+	return message.NewResponse(http.StatusAccepted, nil), nil
 }
 
-func (x *Exports) jobStatus(ctx context.Context, j job) (*message.Answer, error) {
+func (x *Exports) jobStatus(ctx context.Context, j job) (*message.Response, error) {
 	if x.R.Method != http.MethodGet && x.R.Method != http.MethodHead {
 		return nil, message.NotFound()
 	}
-	a, err := x.Server.Ask(ctx, message.Get(j.Path, j.Query))
+	a, err := x.Server.Do(ctx, message.Get(j.Path, j.Query))
 	switch {
 	case err != nil:
 		return nil, err
@@ -148,8 +148,8 @@ func (x *Exports) jobStatus(ctx context.Context, j job) (*message.Answer, error)
 }
 
 // answerWith returns a response of the gateway with some headers of the FHIR server's response.
-func answerWith(status int, body []byte, a *message.Answer, names ...string) *message.Answer {
-	out := message.NewAnswer(status, body)
+func answerWith(status int, body []byte, a *message.Response, names ...string) *message.Response {
+	out := message.NewResponse(status, body)
 	for _, name := range names {
 		if value := a.Header.Get(name); value != "" {
 			out.Header.Set(name, value)
@@ -180,10 +180,10 @@ var errManifest = errors.New("end of an export that cannot be judged")
 func readManifest(j job, text []byte) (manifest, error) {
 	var m manifest
 	if err := json.Unmarshal(text, &m); err != nil {
-		return m, message.Withheld(fmt.Errorf("%w: %w", errManifest, err))
+		return m, message.NewWithheldError(fmt.Errorf("%w: %w", errManifest, err))
 	}
 	for _, file := range m.Output {
-		if !(access.WholeTypes{Names: j.Types, All: j.All}).Has(file.Type) {
+		if !(access.UnrestrictedTypes{Names: j.Types, All: j.All}).Has(file.Type) {
 			return m, message.Forbidden(message.ErrScope, "The export holds types that no system scope allows to export.")
 		}
 	}
@@ -197,7 +197,7 @@ func (x *Exports) manifest(ctx context.Context, j job, text []byte) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	m.Request, m.RequiresAccessToken = x.At.URL(j.Request, ""), true
+	m.Request, m.RequiresAccessToken = x.Addresses.URL(j.Request, ""), true
 	if j.Judged {
 		if err := x.judgeManifest(ctx, j, &m); err != nil {
 			return nil, err
@@ -295,7 +295,7 @@ func (x *Exports) stream(w http.ResponseWriter, j job) error {
 
 // finished requests the manifest of a completed job.
 func (x *Exports) finished(ctx context.Context, j job) (manifest, error) {
-	a, err := x.Server.Ask(ctx, message.Get(j.Path, j.Query))
+	a, err := x.Server.Do(ctx, message.Get(j.Path, j.Query))
 	if err != nil {
 		return manifest{}, err
 	}
@@ -344,7 +344,7 @@ func (x *Exports) pass(ctx context.Context, c message.Call, w *fileWriter) (err 
 	}
 	w.header, w.status = http.Header{}, 0
 	defer func() {
-		if message.ForgiveAbort(recover(), w.failure); w.failure != nil {
+		if message.RepanicUnlessAborted(recover(), w.failure); w.failure != nil {
 			err = w.failure
 		}
 	}()
@@ -357,11 +357,11 @@ func (x *Exports) pass(ctx context.Context, c message.Call, w *fileWriter) (err 
 // keeps returns a filter for the lines of a file. The filter returns an error for a line that is not a resource.
 func (x *Exports) keeps(ctx context.Context, j job) func(line []byte) (bool, error) {
 	return func(line []byte) (bool, error) {
-		res, err := x.At.Parse(line)
+		res, err := x.Addresses.Parse(line)
 		if err != nil {
 			return false, fmt.Errorf("%w: %w", errFile, err)
 		}
-		return j.All && !j.Judged || res.Type == j.Holds && x.Judge.Ruled(ctx, res) != rule.Deny, nil
+		return j.All && !j.Judged || res.Type == j.Holds && x.Judge.PolicyEffect(ctx, res) != rule.Deny, nil
 	}
 }
 
@@ -403,7 +403,7 @@ func (f *fileWriter) Write(p []byte) (int, error) {
 	case f.status != http.StatusOK:
 		return len(p), nil
 	case f.header.Get("Content-Encoding") != "":
-		f.failure = message.Withheld(fmt.Errorf("%w: Content-Encoding %s", errFile, f.header.Get("Content-Encoding")))
+		f.failure = message.NewWithheldError(fmt.Errorf("%w: Content-Encoding %s", errFile, f.header.Get("Content-Encoding")))
 	case f.isBinary():
 		f.failure = f.hold(p)
 	default:
@@ -417,13 +417,13 @@ func (f *fileWriter) Write(p []byte) (int, error) {
 
 // isBinary reports whether the file is sent as JSON, that is, as the Binary in which the FHIR server stores it.
 func (f *fileWriter) isBinary() bool {
-	return (&message.Answer{Header: f.header}).IsJSON()
+	return (&message.Response{Header: f.header}).IsJSON()
 }
 
 // hold buffers a part of a line, or of a Binary.
 func (f *fileWriter) hold(p []byte) error {
 	if int64(f.line.Len()+len(p)) > f.limit {
-		return message.Withheld(message.ErrTooLong)
+		return message.NewWithheldError(message.ErrTooLong)
 	}
 	f.line.Write(p)
 	return nil
@@ -452,7 +452,7 @@ func (f *fileWriter) flushLine() error {
 	kept, err := f.keeps(f.line.Bytes())
 	switch {
 	case err != nil:
-		return message.Withheld(err)
+		return message.NewWithheldError(err)
 	case !kept:
 		return nil
 	case f.to == nil:
@@ -491,15 +491,15 @@ func (f *fileWriter) FlushError() error {
 func (f *fileWriter) end() error {
 	switch {
 	case f.status == 0:
-		return message.Withheld(message.ErrNoAnswer)
+		return message.NewWithheldError(message.ErrNoAnswer)
 	case f.status != http.StatusOK:
-		return operation.FailedOperation(&message.Answer{Status: f.status, Header: f.header}, nil)
+		return operation.FailedOperation(&message.Response{Status: f.status, Header: f.header}, nil)
 	case !f.isBinary() || f.line.Len() == 0:
 		return f.flushLine()
 	}
 	content, err := unwrap(f.line.Bytes())
 	if err != nil {
-		return message.Withheld(err)
+		return message.NewWithheldError(err)
 	}
 	f.line.Reset()
 	if err := f.writeLines(content); err != nil {

@@ -74,8 +74,8 @@ func New(size int64, patience time.Duration) *Memory {
 	return &Memory{patience: patience, all: pool{size: size}, owned: map[Owner]*pool{}}
 }
 
-// Held returns the number of bytes that all shares hold.
-func (m *Memory) Held() int64 {
+// InUse returns the number of bytes that all shares hold.
+func (m *Memory) InUse() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.all.held
@@ -351,8 +351,8 @@ func (s *Share) Grow(ctx context.Context, bytes, most int64) error {
 	}
 }
 
-// Held returns the number of bytes that the share uses; 0 if the memory is unlimited.
-func (s *Share) Held() int64 {
+// InUse returns the number of bytes that the share uses; 0 if the memory is unlimited.
+func (s *Share) InUse() int64 {
 	if s.of == nil {
 		return 0
 	}

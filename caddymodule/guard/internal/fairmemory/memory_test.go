@@ -90,8 +90,8 @@ func TestGrow(t *testing.T) {
 			if !errors.Is(err, test.want) {
 				t.Errorf("Grow = %v, want %v", err, test.want)
 			}
-			if m.Held() != s.Held() {
-				t.Errorf("%d bytes are held, %d by the only share", m.Held(), s.Held())
+			if m.InUse() != s.InUse() {
+				t.Errorf("%d bytes are held, %d by the only share", m.InUse(), s.InUse())
 			}
 		})
 	}
@@ -115,13 +115,13 @@ func TestShrinkTo(t *testing.T) {
 	m := New(size, patience)
 	s := grown(t, m, 80)
 	s.ShrinkTo(90)
-	if s.Held() != 80 {
-		t.Errorf("holds %d after ShrinkTo(90), want 80", s.Held())
+	if s.InUse() != 80 {
+		t.Errorf("holds %d after ShrinkTo(90), want 80", s.InUse())
 	}
 	s.ShrinkTo(30)
 	grown(t, m, 70)
-	if s.Held() != 30 || m.Held() != 100 {
-		t.Errorf("holds %d of %d, want 30 of 100", s.Held(), m.Held())
+	if s.InUse() != 30 || m.InUse() != 100 {
+		t.Errorf("holds %d of %d, want 30 of 100", s.InUse(), m.InUse())
 	}
 }
 
@@ -134,8 +134,8 @@ func TestWaits(t *testing.T) {
 		pending(t, result)
 		first.Release()
 		wantResult(t, result, nil)
-		if m.Held() != 80 {
-			t.Errorf("%d bytes are held, want 80", m.Held())
+		if m.InUse() != 80 {
+			t.Errorf("%d bytes are held, want 80", m.InUse())
 		}
 	})
 }
@@ -236,14 +236,14 @@ func TestAhead(t *testing.T) {
 		pending(t, first)
 		holder.ShrinkTo(20)
 		wantResult(t, first, nil)
-		if s.Held() != 50 || m.Held() != 100 {
-			t.Errorf("%d in use of %d, want 50 of 100", s.Held(), m.Held())
+		if s.InUse() != 50 || m.InUse() != 100 {
+			t.Errorf("%d in use of %d, want 50 of 100", s.InUse(), m.InUse())
 		}
-		if err := s.Grow(t.Context(), 20, 20); err != nil || s.Held() != 70 || m.Held() != 100 {
-			t.Errorf("%v, %d in use of %d, want 70 of 100", err, s.Held(), m.Held())
+		if err := s.Grow(t.Context(), 20, 20); err != nil || s.InUse() != 70 || m.InUse() != 100 {
+			t.Errorf("%v, %d in use of %d, want 70 of 100", err, s.InUse(), m.InUse())
 		}
-		if s.ShrinkTo(size); m.Held() != 90 {
-			t.Errorf("%d are held when nothing is kept for later, want 90", m.Held())
+		if s.ShrinkTo(size); m.InUse() != 90 {
+			t.Errorf("%d are held when nothing is kept for later, want 90", m.InUse())
 		}
 	})
 }
@@ -257,8 +257,8 @@ func TestAheadIsBounded(t *testing.T) {
 		pending(t, result)
 		holder.Release()
 		wantResult(t, result, nil)
-		if s.Held() != 10 || m.Held() != size {
-			t.Errorf("%d in use of %d, want 10 of %d", s.Held(), m.Held(), size)
+		if s.InUse() != 10 || m.InUse() != size {
+			t.Errorf("%d in use of %d, want 10 of %d", s.InUse(), m.InUse(), size)
 		}
 	})
 }
@@ -287,8 +287,8 @@ func TestRelease(t *testing.T) {
 		}
 		first.Release()
 		first.Release()
-		if m.Held() != 0 {
-			t.Errorf("%d bytes are held in the end", m.Held())
+		if m.InUse() != 0 {
+			t.Errorf("%d bytes are held in the end", m.InUse())
 		}
 	})
 }
@@ -323,14 +323,14 @@ func TestThousand(t *testing.T) {
 				if fill(t.Context(), m, rand.New(rand.NewPCG(1, uint64(i)))) {
 					served.Add(1)
 				}
-				if held := m.Held(); held > size {
+				if held := m.InUse(); held > size {
 					t.Errorf("%d bytes are held", held)
 				}
 			})
 		}
 		group.Wait()
-		if m.Held() != 0 {
-			t.Errorf("%d bytes are held in the end", m.Held())
+		if m.InUse() != 0 {
+			t.Errorf("%d bytes are held in the end", m.InUse())
 		}
 		if n := served.Load(); n < Places/2 || time.Since(start) != 0 {
 			t.Errorf("%d of %d grew, in %v", n, Places, time.Since(start))
@@ -430,8 +430,8 @@ func TestNeighborOfWaiters(t *testing.T) {
 		}
 		start := time.Now()
 		neighbor := m.shareOf("bob", "other")
-		if err := neighbor.Grow(t.Context(), 10, 40); err != nil || m.Held() != 60 {
-			t.Errorf("a neighbor's Grow = %v, with %d bytes held, want 60", err, m.Held())
+		if err := neighbor.Grow(t.Context(), 10, 40); err != nil || m.InUse() != 60 {
+			t.Errorf("a neighbor's Grow = %v, with %d bytes held, want 60", err, m.InUse())
 		}
 		neighbor.Release()
 		holder.ShrinkTo(30)

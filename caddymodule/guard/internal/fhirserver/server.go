@@ -31,23 +31,23 @@ type Server struct {
 	asked  int                 // number of requests sent so far
 	Share  *fairmemory.Share   // share of the memory for judged bodies and responses
 	// Observe is called with each response that is judged. Default: none.
-	Observe func(c message.Call, a *message.Answer)
+	Observe func(c message.Call, a *message.Response)
 }
 
 // New returns the Server for a client's request r, which has a share of the memory.
 func New(base string, l Limits, share *fairmemory.Share, next message.NextHandler, r *http.Request) Server {
 	limits := Limits{
-		Answer: cmp.Or(max(l.Answer, 0), defaultSize), Body: cmp.Or(max(l.Body, 0), defaultSize),
+		ResponseBytes: cmp.Or(max(l.ResponseBytes, 0), defaultSize), Body: cmp.Or(max(l.Body, 0), defaultSize),
 		Requests: cmp.Or(max(l.Requests, 0), defaultRequests), Entries: cmp.Or(max(l.Entries, 0), defaultEntries),
 	}
 	return Server{base: base, Limits: limits, Next: backend{next}, r: r, Share: share}
 }
 
-// Asked returns the number of requests sent since [Server.Begin].
-func (x *Server) Asked() int { return x.asked }
+// RequestCount returns the number of requests sent since [Server.ResetRequestCount].
+func (x *Server) RequestCount() int { return x.asked }
 
-// Begin resets the counter for the next entry of a bundle: the limit applies per entry.
-func (x *Server) Begin() { x.asked = 0 }
+// ResetRequestCount resets the counter for the next entry of a bundle: the limit applies per entry.
+func (x *Server) ResetRequestCount() { x.asked = 0 }
 
 // ownHeaders are headers of the client's request that are not forwarded, in the canonical form of net/http: they describe that
 // request's conditions, body and preferences. A call sets its own.
@@ -58,34 +58,34 @@ var ownHeaders = message.SetOf(
 	"X-Cascade", "X-Provenance", "X-Rewrite-History", "X-Security-Context", "X-Upsert-Extistence-Check", // spelled like this in HAPI
 )
 
-// Ask sends a call to the next handler, and returns the response in uncompressed JSON, so that it can be judged.
-func (x *Server) Ask(ctx context.Context, c message.Call) (*message.Answer, error) {
-	held, err := x.Hold(ctx, c)
+// Do sends a call to the next handler, and returns the response in uncompressed JSON, so that it can be judged.
+func (x *Server) Do(ctx context.Context, c message.Call) (*message.Response, error) {
+	held, err := x.DoBuffered(ctx, c)
 	defer held.Release()
 	if err != nil {
 		return nil, err
 	}
-	a := held.Answer
+	a := held.Response
 	a.Body = bytes.Clone(a.Body)
 	return &a, nil
 }
 
-// Hold is Ask for a response that is valid until it is released. Each part is admitted within the size limit and the available
+// DoBuffered is Ask for a response that is valid until it is released. Each part is admitted within the size limit and the available
 // memory.
-func (x *Server) Hold(ctx context.Context, c message.Call) (*message.Held, error) {
+func (x *Server) DoBuffered(ctx context.Context, c message.Call) (*message.ResponseBuffer, error) {
 	if x.asked++; x.asked > x.Limits.Requests {
 		return nil, message.TooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.Limits.Requests)
 	}
-	left := x.Limits.Answer
-	held, err := message.Hold(x.Next, x.request(ctx, c), func(bytes int) error {
+	left := x.Limits.ResponseBytes
+	held, err := message.BufferResponse(x.Next, x.request(ctx, c), func(bytes int) error {
 		if int64(bytes) > left {
-			return message.TooLong(x.Limits.Answer)
+			return message.TooLong(x.Limits.ResponseBytes)
 		}
 		defer func() { left -= int64(bytes) }()
 		return x.Reserve(ctx, bytes, left)
 	})
 	if err == nil && x.Observe != nil {
-		x.Observe(c, &held.Answer)
+		x.Observe(c, &held.Response)
 	}
 	return held, err
 }
@@ -139,19 +139,19 @@ func (x *Server) Reserve(ctx context.Context, bytes int, most int64) error {
 	return nil
 }
 
-// Held returns the amount of memory that the request uses.
-func (x *Server) Held() int64 { return x.Share.Held() }
+// MemoryInUse returns the amount of memory that the request uses.
+func (x *Server) MemoryInUse() int64 { return x.Share.InUse() }
 
-// Keep releases the memory reserved since a point in time, except for a response that is still in use.
-func (x *Server) Keep(since int64, a *message.Answer) {
+// ReleaseExcept releases the memory reserved since a point in time, except for a response that is still in use.
+func (x *Server) ReleaseExcept(since int64, a *message.Response) {
 	if a != nil {
 		since += timesHeld * int64(len(a.Body))
 	}
 	x.Share.ShrinkTo(since)
 }
 
-// Reading limits the client's body to one byte more than the limit, and reserves memory while it is read.
-func (x *Server) Reading(ctx context.Context, body io.Reader) io.Reader {
+// LimitBody limits the client's body to one byte more than the limit, and reserves memory while it is read.
+func (x *Server) LimitBody(ctx context.Context, body io.Reader) io.Reader {
 	left := x.Limits.Body
 	return &reservingReader{io.LimitReader(body, left+1), func(bytes int) error {
 		defer func() { left -= int64(bytes) }()
@@ -176,8 +176,8 @@ func (r *reservingReader) Read(p []byte) (int, error) {
 
 // Limits are the limits of a single request. The zero value means the defaults.
 type Limits struct {
-	// Answer is the maximum size of a judged response in bytes. A larger one is withheld. Default: 16 MiB.
-	Answer int64
+	// ResponseBytes is the maximum size of a judged response in bytes. A larger one is withheld. Default: 16 MiB.
+	ResponseBytes int64
 	// Body is the maximum size of a judged body in bytes. A larger one is rejected. Default: 16 MiB.
 	Body int64
 	// Requests is the maximum number of requests to the FHIR server for one request, or for one entry of a bundle. Default: 64.
@@ -192,8 +192,8 @@ const (
 	defaultEntries  = 500
 )
 
-// AnswerOf returns the maximum size of a judged response for an amount of memory: a sixteenth of it, and at least the default.
-func AnswerOf(memory int64) int64 { return max(defaultSize, memory/16) }
+// MaxResponseSize returns the maximum size of a judged response for an amount of memory: a sixteenth of it, and at least the default.
+func MaxResponseSize(memory int64) int64 { return max(defaultSize, memory/16) }
 
 // smallestMemory is the minimum memory in multiples of the largest response: for a response and a body that is judged by it,
 // each counted twice.
@@ -206,7 +206,7 @@ var errMemory = errors.New("max_memory is too small: it must be at least")
 // NewMemory returns memory of a size in bytes, for responses up to the limit. Size 0: 256 MiB, or more if the limit requires
 // it.
 func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
-	smallest := smallestMemory * cmp.Or(max(l.Answer, 0), defaultSize)
+	smallest := smallestMemory * cmp.Or(max(l.ResponseBytes, 0), defaultSize)
 	if size <= 0 {
 		size = max(defaultMemory, smallest)
 	}
@@ -231,7 +231,7 @@ func (b backend) ServeHTTP(w http.ResponseWriter, r *http.Request) (err error) {
 		if failed := response.close(); response.rejected == nil {
 			response.rejected = failed
 		}
-		if message.ForgiveAbort(cause, response.rejected); response.rejected != nil {
+		if message.RepanicUnlessAborted(cause, response.rejected); response.rejected != nil {
 			err = response.rejected
 		}
 	}()

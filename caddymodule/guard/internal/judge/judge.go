@@ -21,17 +21,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// asker sends requests to the FHIR server, and counts them.
-type asker interface {
-	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
-	Asked() int
+// requester sends requests to the FHIR server, and counts them.
+type requester interface {
+	Do(ctx context.Context, c message.Call) (*message.Response, error)
+	RequestCount() int
 }
 
 // Judge decides about requests and resources by the token's rights and the policies. [Judge.ForCall] derives the judge of a
 // single call from the judge of the client's request.
 type Judge struct {
-	Server    asker             // looks up resources that others depend on
-	At        message.Addresses // public addresses of the FHIR API
+	Server    requester             // looks up resources that others depend on
+	Addresses        message.Addresses // public addresses of the FHIR API
 	Policies  []rule.Policy     // override the rights
 	R         *http.Request     // client's request
 	Token     *guard.Token      // of the client; may be nil
@@ -42,7 +42,7 @@ type Judge struct {
 }
 
 // standings are the token's permissions on resources in patients' records.
-type standings map[standingKey]access.Standing
+type standings map[standingKey]access.ResourceAccess
 
 type standingKey struct {
 	of      interaction.Reference
@@ -60,9 +60,9 @@ func (x *Judge) DeniesType(ctx context.Context, resourceType string) bool {
 	return x.judgement.deniesType(ctx, resourceType)
 }
 
-// LeavesPassing reports whether policies permit forwarding a client's request and its response unjudged, which the scopes
+// MayForward reports whether policies permit forwarding a client's request and its response unjudged, which the scopes
 // already permit. A search by POST must be judged: its form, which policies need, is not read yet.
-func (x *Judge) LeavesPassing(c message.Call, i interaction.Interaction) bool {
+func (x *Judge) MayForward(c message.Call, i interaction.Interaction) bool {
 	if len(x.Policies) == 0 {
 		return true
 	}
@@ -85,21 +85,21 @@ func (x *Judge) ForCall(ctx context.Context, c message.Call, i interaction.Inter
 		of.Granted = of.Granted.With(allowed(of.judgement, i))
 	}
 	if of.judgement.mayDeny {
-		of.Granted = of.Granted.Judged()
+		of.Granted = of.Granted.WithoutUnrestricted()
 	}
 	return &of, nil
 }
 
-// Ruled returns the effect of the policies on a resource in the call; empty if the scopes decide.
-func (x *Judge) Ruled(ctx context.Context, res resource.Resource) rule.Effect {
+// PolicyEffect returns the effect of the policies on a resource in the call; empty if the scopes decide.
+func (x *Judge) PolicyEffect(ctx context.Context, res resource.Resource) rule.Effect {
 	if x.MayDeny() && isExportFile(res) {
 		return rule.Deny
 	}
 	return x.judgement.ofResource(ctx, x.R, res).Effect
 }
 
-// Covered reports whether one of the grants covers the resource, unless a policy decides.
-func (x *Judge) Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
+// IsCovered reports whether one of the grants covers the resource, unless a policy decides.
+func (x *Judge) IsCovered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
 	return x.covered(ctx, res, grants, (*access.Rights).Covers)
 }
 
@@ -107,11 +107,11 @@ func (x *Judge) Covered(ctx context.Context, res resource.Resource, grants []acc
 type verdictOf func(*access.Rights, access.Grant, resource.Resource) access.Verdict
 
 func (x *Judge) covered(ctx context.Context, res resource.Resource, grants []access.Grant, by verdictOf) (bool, error) {
-	if effect := x.Ruled(ctx, res); effect != "" {
+	if effect := x.PolicyEffect(ctx, res); effect != "" {
 		return effect == rule.Allow, nil
 	}
 	for _, g := range grants {
-		ok, err := x.Holds(ctx, g, by(x.Granted, g, res))
+		ok, err := x.CheckVerdict(ctx, g, by(x.Granted, g, res))
 		if ok || err != nil {
 			return ok, err
 		}
@@ -119,18 +119,18 @@ func (x *Judge) covered(ctx context.Context, res resource.Resource, grants []acc
 	return false, nil
 }
 
-// Holds reports whether a verdict holds, after looking up the resources that it needs.
-func (x *Judge) Holds(ctx context.Context, g access.Grant, v access.Verdict) (bool, error) {
+// CheckVerdict reports whether a verdict holds, after looking up the resources that it needs.
+func (x *Judge) CheckVerdict(ctx context.Context, g access.Grant, v access.Verdict) (bool, error) {
 	if !v.Covered {
 		return false, nil
 	}
-	own := !v.OneOwn
+	own := !v.RequiresPatientOwned
 	for _, needed := range v.Needed {
 		s, err := x.standing(ctx, g.Patient, needed)
-		if err != nil || s.Permissions&v.By == 0 {
+		if err != nil || s.Permissions&v.RequiredPermissions == 0 {
 			return false, err
 		}
-		own = own || s.Own
+		own = own || s.BelongsToPatient
 	}
 	return own, nil
 }
@@ -143,7 +143,7 @@ func (x *Judge) IsInRecord(ctx context.Context, g access.Grant, of interaction.R
 
 // standing looks up the token's permissions on a resource that another resource depends on. Dependencies of that resource are not
 // looked up.
-func (x *Judge) standing(ctx context.Context, patient string, of interaction.Reference) (access.Standing, error) {
+func (x *Judge) standing(ctx context.Context, patient string, of interaction.Reference) (access.ResourceAccess, error) {
 	key := standingKey{of, patient}
 	if s, found := x.promised[key]; found {
 		return s, nil
@@ -152,34 +152,34 @@ func (x *Judge) standing(ctx context.Context, patient string, of interaction.Ref
 		return s, nil
 	}
 	if _, err := interaction.Parse(http.MethodGet, of.String(), "", nil); err != nil {
-		return access.Standing{}, nil // no FHIR resource, or a dot segment
+		return access.ResourceAccess{}, nil // no FHIR resource, or a dot segment
 	}
-	a, err := x.Server.Ask(ctx, message.Get(of.String(), ""))
+	a, err := x.Server.Do(ctx, message.Get(of.String(), ""))
 	if err != nil {
-		return access.Standing{}, err
+		return access.ResourceAccess{}, err
 	}
-	var s access.Standing
+	var s access.ResourceAccess
 	if a.Status == http.StatusOK && a.IsJSON() {
-		res, err := x.At.Parse(a.Body)
-		if err == nil && res.Type == of.Type && res.ID == of.ID && x.Ruled(ctx, res) != rule.Deny {
-			s = x.Granted.Standing(res, patient)
+		res, err := x.Addresses.Parse(a.Body)
+		if err == nil && res.Type == of.Type && res.ID == of.ID && x.PolicyEffect(ctx, res) != rule.Deny {
+			s = x.Granted.AccessTo(res, patient)
 		}
 	}
 	x.know(key, s)
 	return s, nil
 }
 
-func (x *Judge) know(key standingKey, s access.Standing) {
+func (x *Judge) know(key standingKey, s access.ResourceAccess) {
 	if x.known == nil {
 		x.known = standings{}
 	}
 	x.known[key] = s
 }
 
-// Remember caches the standing of a resource that one of the grants covers, because included resources may depend on it.
-func (x *Judge) Remember(res resource.Resource, grants []access.Grant) {
+// CacheStanding caches the standing of a resource that one of the grants covers, because included resources may depend on it.
+func (x *Judge) CacheStanding(res resource.Resource, grants []access.Grant) {
 	for _, patient := range boundTo(grants) {
-		if s := x.Granted.Standing(res, patient); s.InRecord {
+		if s := x.Granted.AccessTo(res, patient); s.InRecord {
 			x.know(standingKey{interaction.Reference{Type: res.Type, ID: res.ID}, patient}, s)
 		}
 	}
@@ -187,49 +187,49 @@ func (x *Judge) Remember(res resource.Resource, grants []access.Grant) {
 
 // IsOwn reports whether a resource belongs to a patient to whom the token's scopes are bound.
 func (x *Judge) IsOwn(res resource.Resource) bool {
-	return slices.ContainsFunc(boundTo(x.Granted.Grants), func(patient string) bool { return x.Granted.Standing(res, patient).Own })
+	return slices.ContainsFunc(boundTo(x.Granted.Grants), func(patient string) bool { return x.Granted.AccessTo(res, patient).BelongsToPatient })
 }
 
-// Promise sets the standing of a resource that the transaction will write, whatever is stored. An uncertain write gives no
+// ExpectWrite sets the standing of a resource that the transaction will write, whatever is stored. An uncertain write gives no
 // permissions.
-func (x *Judge) Promise(res resource.Resource, certain bool) {
+func (x *Judge) ExpectWrite(res resource.Resource, certain bool) {
 	if x.promised == nil {
 		x.promised = standings{}
 	}
 	for _, patient := range append(boundTo(x.Granted.Grants), "") {
-		var s access.Standing
+		var s access.ResourceAccess
 		if certain {
-			s = x.Granted.Standing(res, patient)
+			s = x.Granted.AccessTo(res, patient)
 		}
 		x.promised[standingKey{interaction.Reference{Type: res.Type, ID: res.ID}, patient}] = s
 	}
 }
 
-// Forget clears the cached standings, because the previous entry of a bundle may have changed the resources.
-func (x *Judge) Forget() { x.known = nil }
+// ClearStandings clears the cached standings, because the previous entry of a bundle may have changed the resources.
+func (x *Judge) ClearStandings() { x.known = nil }
 
-// Resource returns the requested resource from a response if one of the grants covers reading it. A resource that does not
+// ReadCovered returns the requested resource from a response if one of the grants covers reading it. A resource that does not
 // exist and a resource that is not covered get the same rejection after the same number of requests, so that clients cannot
 // distinguish them.
-func (x *Judge) Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
+func (x *Judge) ReadCovered(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response) (resource.Resource, error) {
 	return x.judged(ctx, of, grants, a, (*access.Rights).Covers)
 }
 
-// Stored is like Resource, but for a resource that is to be changed.
-func (x *Judge) Stored(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
+// ReadForUpdate is like Resource, but for a resource that is to be changed.
+func (x *Judge) ReadForUpdate(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response) (resource.Resource, error) {
 	return x.judged(ctx, of, grants, a, (*access.Rights).CoversStored)
 }
 
-func (x *Judge) judged(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer, by verdictOf) (resource.Resource, error) {
-	asked := x.Server.Asked()
+func (x *Judge) judged(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response, by verdictOf) (resource.Resource, error) {
+	asked := x.Server.RequestCount()
 	res, err := x.resource(ctx, of, grants, a, by)
 	if err != nil {
-		err = x.EvenOut(ctx, of.Type, grants, asked, err)
+		err = x.PadRejection(ctx, of.Type, grants, asked, err)
 	}
 	return res, err
 }
 
-func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer, by verdictOf) (resource.Resource, error) {
+func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response, by verdictOf) (resource.Resource, error) {
 	if a.Status != http.StatusOK {
 		// A status that depends on the resource, such as 410, would reveal that it exists or existed.
 		if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
@@ -240,7 +240,7 @@ func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants [
 	if err := a.RequireJSON(); err != nil {
 		return resource.Resource{}, err
 	}
-	res, err := x.At.Parse(a.Body)
+	res, err := x.Addresses.Parse(a.Body)
 	if err != nil {
 		return res, err
 	}
@@ -251,17 +251,17 @@ func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants [
 	return res, err
 }
 
-// EvenOut pads a rejection with lookups of the patient until it has cost as many requests as a resource that depends on
+// PadRejection pads a rejection with lookups of the patient until it has cost as many requests as a resource that depends on
 // another, so that timing does not reveal existence. asked is the number of requests before the resource was judged.
-func (x *Judge) EvenOut(ctx context.Context, resourceType string, grants []access.Grant, asked int, refusal error) error {
+func (x *Judge) PadRejection(ctx context.Context, resourceType string, grants []access.Grant, asked int, refusal error) error {
 	if !errors.Is(refusal, message.ErrOutside) || !x.Granted.Shared.Depends(resourceType) {
 		return refusal
 	}
 	for _, patient := range boundTo(grants) {
-		if asked++; x.Server.Asked() >= asked {
+		if asked++; x.Server.RequestCount() >= asked {
 			continue
 		}
-		if _, err := x.Server.Ask(ctx, message.Get("Patient/"+patient, "")); err != nil {
+		if _, err := x.Server.Do(ctx, message.Get("Patient/"+patient, "")); err != nil {
 			return err
 		}
 	}
@@ -300,7 +300,7 @@ func (x *Judge) judge(ctx context.Context, c message.Call, i interaction.Interac
 	}
 	r := rule.Request{Client: x.R, Token: x.Token, Method: c.Method, Interaction: i}
 	for _, p := range x.Policies {
-		by := p.Judge(ctx, r)
+		by := p.Evaluate(ctx, r)
 		if by.Err != nil && reporting {
 			p.Failed(x.R, by.Err)
 		}
@@ -330,7 +330,7 @@ func combine(d, next rule.Decision) rule.Decision {
 // ofResource judges a resource by the policies that depend on it.
 func (j judgement) ofResource(ctx context.Context, r *http.Request, res resource.Resource) (d rule.Decision) {
 	for _, o := range j.open {
-		by := o.resources.Judge(ctx, res)
+		by := o.resources.Evaluate(ctx, res)
 		if by.Err != nil {
 			o.policy.Failed(r, by.Err)
 		}
@@ -346,7 +346,7 @@ func (j judgement) deniesType(ctx context.Context, resourceType string) bool {
 }
 
 func (j judgement) looksAt(element string) bool {
-	return slices.ContainsFunc(j.open, func(o openPolicy) bool { return o.resources.LooksAt(element) })
+	return slices.ContainsFunc(j.open, func(o openPolicy) bool { return o.resources.DependsOn(element) })
 }
 
 // maxDeletions is the number of versions that are searched for the last version before a deletion.
@@ -359,7 +359,7 @@ func (x *Judge) CheckCurrent(ctx context.Context, of interaction.Reference) erro
 	if !x.MayDeny() {
 		return nil
 	}
-	a, err := x.Server.Ask(ctx, message.Get(of.String(), ""))
+	a, err := x.Server.Do(ctx, message.Get(of.String(), ""))
 	if err != nil {
 		return err
 	}
@@ -377,11 +377,11 @@ func (x *Judge) CheckCurrent(ctx context.Context, of interaction.Reference) erro
 
 // checkLast is like [Judge.CheckCurrent], but for a deleted resource.
 func (x *Judge) checkLast(ctx context.Context, of interaction.Reference) error {
-	a, err := x.Server.Ask(ctx, message.Get(of.String()+"/_history", "_count="+strconv.Itoa(maxDeletions)))
+	a, err := x.Server.Do(ctx, message.Get(of.String()+"/_history", "_count="+strconv.Itoa(maxDeletions)))
 	if err != nil {
 		return err
 	}
-	b, err := x.At.BundleOf(a, false, nil, message.Call{}.Said)
+	b, err := x.Addresses.BundleOf(a, false, nil, message.Call{}.SentTerms)
 	if err != nil {
 		return err
 	}
@@ -394,8 +394,8 @@ func (x *Judge) checkLast(ctx context.Context, of interaction.Reference) error {
 }
 
 func (x *Judge) checkVersion(ctx context.Context, of interaction.Reference, text []byte) error {
-	res, err := x.At.Parse(text)
-	if err == nil && (res.Type != of.Type || res.ID != of.ID || x.Ruled(ctx, res) == rule.Deny) {
+	res, err := x.Addresses.Parse(text)
+	if err == nil && (res.Type != of.Type || res.ID != of.ID || x.PolicyEffect(ctx, res) == rule.Deny) {
 		err = message.NotFound()
 	}
 	return err
@@ -427,14 +427,14 @@ func allowed(j judgement, i interaction.Interaction) access.Grant {
 // maxReferrers is the maximum number of DocumentReferences that name a Binary. With more, the Binary is withheld.
 const maxReferrers = 20
 
-// Readable is [Judge.Resource] for the current version of a resource. A Binary with a securityContext is judged by it. Any
+// Readable is [Judge.ReadCovered] for the current version of a resource. A Binary with a securityContext is judged by it. Any
 // other Binary, such as those of HAPI, is readable if a DocumentReference that the token's scopes cover names it as an
 // attachment, and no DocumentReference of another patient does.
 //
 // The search for DocumentReferences is sent even if the Binary does not exist, so that the number of requests does not reveal
 // its existence.
-func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
-	res, err := x.Resource(ctx, of, grants, a)
+func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response) (resource.Resource, error) {
+	res, err := x.ReadCovered(ctx, of, grants, a)
 	patients := boundTo(grants)
 	if of.Type != "Binary" || !message.IsOutside(err) || !x.Granted.Shared.IsSecured(of.Type) || len(patients) == 0 {
 		return res, err
@@ -444,7 +444,7 @@ func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants [
 	if failure != nil {
 		return res, failure
 	}
-	if a.Status != http.StatusOK || res.Type != of.Type || res.ID != of.ID || x.Ruled(ctx, res) == rule.Deny {
+	if a.Status != http.StatusOK || res.Type != of.Type || res.ID != of.ID || x.PolicyEffect(ctx, res) == rule.Deny {
 		return res, err
 	}
 	for _, patient := range patients {
@@ -461,8 +461,8 @@ func (x *Judge) Readable(ctx context.Context, of interaction.Reference, grants [
 
 // addressesOf returns the URLs that an attachment may use to name a resource: relative, and below the base URLs of clients and of
 // the FHIR server.
-func (x *Judge) addressesOf(of interaction.Reference, a *message.Answer) []string {
-	all := []string{of.String(), "/" + of.String(), x.At.URL(of.String(), "")}
+func (x *Judge) addressesOf(of interaction.Reference, a *message.Response) []string {
+	all := []string{of.String(), "/" + of.String(), x.Addresses.URL(of.String(), "")}
 	own := message.WithoutVersion(a.Header.Get("Content-Location"))
 	if strings.HasSuffix(own, "/"+of.String()) {
 		all = append(all, own)
@@ -477,14 +477,14 @@ func (x *Judge) referrers(ctx context.Context, addresses []string) (*message.Bun
 		{Name: "location", Value: strings.Join(addresses, ",")}, {Name: "_count", Value: strconv.Itoa(maxReferrers)},
 	}))
 	c.Header = http.Header{"Cache-Control": {"no-cache"}} // HAPI caches search results for a minute
-	a, err := x.Server.Ask(ctx, c)
+	a, err := x.Server.Do(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if a.Status/100 == 4 && a.Status != http.StatusTooManyRequests {
 		return &message.Bundle{}, nil // the FHIR server does not support the search
 	}
-	return x.At.BundleOf(a, true, nil, message.Call{}.Said)
+	return x.Addresses.BundleOf(a, true, nil, message.Call{}.SentTerms)
 }
 
 // isReferred reports whether a DocumentReference of a patient that a scope covers names one of the addresses, and no
@@ -506,7 +506,7 @@ func (x *Judge) isReferred(ctx context.Context, patient string, addresses []stri
 			continue
 		}
 		var err error
-		if found, err = x.Covered(ctx, e.Parsed, grants); err != nil {
+		if found, err = x.IsCovered(ctx, e.Parsed, grants); err != nil {
 			return false, err
 		}
 	}
@@ -537,7 +537,7 @@ func (x *Judge) MayAttach(ctx context.Context, patient string, of interaction.Re
 	grants := slices.DeleteFunc(slices.Clone(x.Granted.Grants), func(g access.Grant) bool {
 		return !g.IsFor(patient) || g.Type != smart.AnyType && g.Type != of.Type
 	})
-	a, err := x.Server.Ask(ctx, x.BinaryCall(of.String()))
+	a, err := x.Server.Do(ctx, x.BinaryCall(of.String()))
 	if err != nil {
 		return false, err
 	}

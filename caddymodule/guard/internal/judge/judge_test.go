@@ -17,24 +17,24 @@ import (
 )
 
 // answers are the responses of a FHIR server by path. Other paths get 404.
-type answers map[string]*message.Answer
+type answers map[string]*message.Response
 
-func (s answers) Ask(_ context.Context, c message.Call) (*message.Answer, error) {
+func (s answers) Do(_ context.Context, c message.Call) (*message.Response, error) {
 	if a := s[c.Path]; a != nil {
 		return a, nil
 	}
-	return message.NewAnswer(http.StatusNotFound, nil), nil
+	return message.NewResponse(http.StatusNotFound, nil), nil
 }
 
-func (answers) Asked() int { return 0 }
+func (answers) RequestCount() int { return 0 }
 
-func found(text string) *message.Answer { return message.NewAnswer(http.StatusOK, []byte(text)) }
+func found(text string) *message.Response { return message.NewResponse(http.StatusOK, []byte(text)) }
 
 // vipPolicy denies resources labelled as VIP.
 type vipPolicy struct{ vipResources }
 
-func (p vipPolicy) Judge(context.Context, rule.Request) rule.Judgement {
-	return rule.Judgement{Resources: p.vipResources}
+func (p vipPolicy) Evaluate(context.Context, rule.Request) rule.Evaluation {
+	return rule.Evaluation{Resources: p.vipResources}
 }
 
 func (vipPolicy) Failed(*http.Request, error) {}
@@ -43,10 +43,10 @@ type vipResources struct{}
 
 func (vipResources) MayDeny() bool                           { return true }
 func (vipResources) MayAllow() bool                          { return false }
-func (vipResources) LooksAt(element string) bool             { return element == "meta" }
+func (vipResources) DependsOn(element string) bool             { return element == "meta" }
 func (vipResources) DeniesType(context.Context, string) bool { return false }
 
-func (vipResources) Judge(_ context.Context, res resource.Resource) rule.Decision {
+func (vipResources) Evaluate(_ context.Context, res resource.Resource) rule.Decision {
 	if meta, _ := res.Member("meta"); strings.Contains(string(meta), "VIP") {
 		return rule.Decision{Effect: rule.Deny}
 	}
@@ -60,11 +60,11 @@ type fixedPolicy struct {
 	failures    *[]string
 }
 
-func (p fixedPolicy) Judge(context.Context, rule.Request) rule.Judgement {
+func (p fixedPolicy) Evaluate(context.Context, rule.Request) rule.Evaluation {
 	if p.ofResources {
-		return rule.Judgement{Resources: fixedResources{p}}
+		return rule.Evaluation{Resources: fixedResources{p}}
 	}
-	return rule.Judgement{Decision: p.Decision}
+	return rule.Evaluation{Decision: p.Decision}
 }
 
 func (p fixedPolicy) Failed(_ *http.Request, err error) {
@@ -75,10 +75,10 @@ type fixedResources struct{ by fixedPolicy }
 
 func (r fixedResources) MayDeny() bool                           { return r.by.Effect != rule.Allow }
 func (r fixedResources) MayAllow() bool                          { return r.by.Effect == rule.Allow }
-func (r fixedResources) LooksAt(element string) bool             { return element == r.by.Rule }
+func (r fixedResources) DependsOn(element string) bool             { return element == r.by.Rule }
 func (r fixedResources) DeniesType(context.Context, string) bool { return r.by.Effect == rule.Deny }
 
-func (r fixedResources) Judge(context.Context, resource.Resource) rule.Decision { return r.by.Decision }
+func (r fixedResources) Evaluate(context.Context, resource.Resource) rule.Decision { return r.by.Decision }
 
 // Policies combine in any order: a denial wins, then an allowance; otherwise the scopes decide. An unknown effect denies. Each
 // policy gets its own errors, and no policy is called after a denial.
@@ -121,7 +121,7 @@ func TestPoliciesCombine(t *testing.T) {
 			case !ofResources && len(of.Granted.Grants) == 1:
 				got = rule.Allow
 			default:
-				got = of.Ruled(t.Context(), resource.Resource{})
+				got = of.PolicyEffect(t.Context(), resource.Resource{})
 			}
 			if got != tt.want || strings.Join(failures, ", ") != tt.failures {
 				t.Errorf("%s, of resources: %t: %q, failures %q", tt.name, ofResources, got, failures)
@@ -147,10 +147,10 @@ func TestPoliciesOfResources(t *testing.T) {
 func TestCheckCurrent(t *testing.T) {
 	t.Parallel()
 	const plain, star = `{"resourceType":"Patient","id":"1"}`, `{"resourceType":"Patient","id":"1","meta":{"security":[{"code":"VIP"}]}}`
-	history := func(entries string) *message.Answer {
+	history := func(entries string) *message.Response {
 		return found(`{"resourceType":"Bundle","type":"history","entry":[` + entries + `]}`)
 	}
-	gone := message.NewAnswer(http.StatusGone, nil)
+	gone := message.NewResponse(http.StatusGone, nil)
 	deletion := `{"request":{"method":"DELETE","url":"Patient/1"},"response":{"status":"204"}}`
 	for name, tt := range map[string]struct {
 		server answers
@@ -162,8 +162,8 @@ func TestCheckCurrent(t *testing.T) {
 		"another type":                    {answers{"Patient/1": found(`{"resourceType":"Person","id":"1"}`)}, false},
 		"no resource":                     {answers{"Patient/1": found(`[]`)}, false},
 		"not found":                       {answers{}, false},
-		"a refusal":                       {answers{"Patient/1": message.NewAnswer(http.StatusForbidden, nil)}, false},
-		"a failure":                       {answers{"Patient/1": message.NewAnswer(http.StatusInternalServerError, nil)}, false},
+		"a refusal":                       {answers{"Patient/1": message.NewResponse(http.StatusForbidden, nil)}, false},
+		"a failure":                       {answers{"Patient/1": message.NewResponse(http.StatusInternalServerError, nil)}, false},
 		"deleted":                         {answers{"Patient/1": gone, "Patient/1/_history": history(deletion + `,{"resource":` + plain + `}`)}, true},
 		"denied, then deleted":            {answers{"Patient/1": gone, "Patient/1/_history": history(deletion + `,{"resource":` + star + `},{"resource":` + plain + `}`)}, false},
 		"deleted, without versions":       {answers{"Patient/1": gone, "Patient/1/_history": history(deletion)}, false},
@@ -221,7 +221,7 @@ func TestProvenanceOfOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := Judge{Server: server, R: httptest.NewRequest(http.MethodGet, "/", nil), Granted: rights}
-		if got, err := x.Covered(t.Context(), res, rights.Grants); err != nil || got != tt.want {
+		if got, err := x.IsCovered(t.Context(), res, rights.Grants); err != nil || got != tt.want {
 			t.Errorf("of %s: %v, %v", tt.targets, got, err)
 		}
 	}
@@ -261,13 +261,13 @@ func TestReferrerNamesBinary(t *testing.T) {
 // The addresses in a search for a Binary contain no separator of search values.
 func TestAddressesOfBinary(t *testing.T) {
 	t.Parallel()
-	x := Judge{At: message.Addresses{Base: "https://fhir.example.org/fhir/R4"}}
+	x := Judge{Addresses: message.Addresses{Base: "https://fhir.example.org/fhir/R4"}}
 	for own, want := range map[string]bool{
 		"http://hapi:8080/fhir/Binary/b": true, "http://hapi:8080/fhir/Binary/b/_history/1": true,
 		"http://hapi/x,Binary/c/Binary/b": false, `http://hapi/x\/Binary/b`: false, "http://hapi/x|y/Binary/b": false, "http://hapi/a$b/Binary/b": false,
 		"http://hapi/Binary/c": false, "": false,
 	} {
-		a := message.NewAnswer(http.StatusOK, nil)
+		a := message.NewResponse(http.StatusOK, nil)
 		a.Header.Set("Content-Location", own)
 		all := x.addressesOf(interaction.Reference{Type: "Binary", ID: "b"}, a)
 		if got := slices.Contains(all, message.WithoutVersion(own)); got != want || len(all) < 3 {

@@ -15,30 +15,30 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// Answer is a response that is buffered until it is judged.
-type Answer struct {
+// Response is a response that is buffered until it is judged.
+type Response struct {
 	Status int           // HTTP status
 	Header http.Header   // as the FHIR server sent them, until they are localized
 	Body   []byte        // complete
-	Said   bool          // the body is the outcome of a write, not a resource
+	IsOutcome   bool          // the body is the outcome of a write, not a resource
 	Buffer *bytes.Buffer // buffer of the body, returned to the pool after the response is sent; may be nil
 }
 
 // TypeJSON is the media type of every judged response.
 const TypeJSON = "application/fhir+json"
 
-// NewAnswer returns a response of the gateway.
-func NewAnswer(status int, body []byte) *Answer {
-	return &Answer{Status: status, Header: http.Header{"Content-Type": {TypeJSON + "; charset=utf-8"}}, Body: body}
+// NewResponse returns a response of the gateway.
+func NewResponse(status int, body []byte) *Response {
+	return &Response{Status: status, Header: http.Header{"Content-Type": {TypeJSON + "; charset=utf-8"}}, Body: body}
 }
 
 // With returns the response with another body.
-func (a *Answer) With(body []byte) *Answer {
-	return &Answer{Status: a.Status, Header: a.Header, Body: body}
+func (a *Response) With(body []byte) *Response {
+	return &Response{Status: a.Status, Header: a.Header, Body: body}
 }
 
 // Succeeded reports whether the status is 2xx.
-func (a *Answer) Succeeded() bool { return a.Status/100 == 2 }
+func (a *Response) Succeeded() bool { return a.Status/100 == 2 }
 
 // Format is a format of FHIR resources.
 type Format byte
@@ -63,7 +63,7 @@ func FormatOfMedia(contentType string) Format {
 }
 
 // IsJSON reports whether the Content-Type is FHIR JSON.
-func (a *Answer) IsJSON() bool { return FormatOfMedia(a.Header.Get("Content-Type")) == JSON }
+func (a *Response) IsJSON() bool { return FormatOfMedia(a.Header.Get("Content-Type")) == JSON }
 
 // droppedHeaders describe the connection, or the original body of a response, which may change.
 var droppedHeaders = []string{
@@ -81,7 +81,7 @@ func DropBodyHeaders(header http.Header) {
 // Write sends the response. It evaluates If-None-Match and If-Modified-Since of a GET itself, and may send 304: the FHIR server
 // gets the request without them, because its 304 would not depend on whether the client may read the resource (RFC 9110
 // §13.1.2).
-func (a *Answer) Write(w http.ResponseWriter, r *http.Request) error {
+func (a *Response) Write(w http.ResponseWriter, r *http.Request) error {
 	for name, values := range a.Header {
 		if !slices.Contains(droppedHeaders, name) {
 			w.Header()[name] = values
@@ -113,7 +113,7 @@ func (a *Answer) Write(w http.ResponseWriter, r *http.Request) error {
 
 // isUnmodifiedSince evaluates If-Modified-Since, which If-None-Match overrides (RFC 9110 §13.1.3). Without Last-Modified,
 // meta.lastUpdated of the resource counts.
-func (a *Answer) isUnmodifiedSince(header http.Header) bool {
+func (a *Response) isUnmodifiedSince(header http.Header) bool {
 	since, err := http.ParseTime(header.Get("If-Modified-Since"))
 	if err != nil || len(header["If-Modified-Since"]) > 1 || header["If-None-Match"] != nil {
 		return false
@@ -150,10 +150,10 @@ func IsNotModified(header http.Header, etag string) bool {
 	return false
 }
 
-// Held is a ResponseWriter that buffers the admitted part of a response.
-type Held struct {
-	// Answer is the buffered response, valid until release.
-	Answer Answer
+// ResponseBuffer is a ResponseWriter that buffers the admitted part of a response.
+type ResponseBuffer struct {
+	// Response is the buffered response, valid until release.
+	Response Response
 
 	body    *bytes.Buffer
 	admit   func(bytes int) error
@@ -161,19 +161,19 @@ type Held struct {
 	done    bool
 }
 
-// Hold calls the next handler and buffers its response. Each part is admitted before it is buffered. The result must be
+// BufferResponse calls the next handler and buffers its response. Each part is admitted before it is buffered. The result must be
 // released, even with an error. If a write is refused, the resulting abort of a proxy is not an additional failure.
-func Hold(next NextHandler, r *http.Request, admit func(bytes int) error) (h *Held, err error) {
-	h = &Held{Answer: Answer{Header: http.Header{}}, body: Buffers.Get().(*bytes.Buffer), admit: admit}
+func BufferResponse(next NextHandler, r *http.Request, admit func(bytes int) error) (h *ResponseBuffer, err error) {
+	h = &ResponseBuffer{Response: Response{Header: http.Header{}}, body: Buffers.Get().(*bytes.Buffer), admit: admit}
 	defer func() {
-		if ForgiveAbort(recover(), h.refused); h.refused != nil {
+		if RepanicUnlessAborted(recover(), h.refused); h.refused != nil {
 			err = h.refused
 		}
 	}()
 	err = next.ServeHTTP(h, r)
-	h.done, h.Answer.Body = true, h.body.Bytes()
-	if err == nil && h.Answer.Status == 0 {
-		err = Withheld(ErrNoAnswer)
+	h.done, h.Response.Body = true, h.body.Bytes()
+	if err == nil && h.Response.Status == 0 {
+		err = NewWithheldError(ErrNoAnswer)
 	}
 	return h, err
 }
@@ -185,16 +185,16 @@ var Buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 const maxBuffer = 1 << 20
 
 // Release returns the buffer to the pool, unless the next handler may still write to it after a panic.
-func (h *Held) Release() {
+func (h *ResponseBuffer) Release() {
 	if h != nil && h.done {
 		h.done = false
-		GiveBack(h.body)
+		ReleaseBuffer(h.body)
 	}
 }
 
-// Kept returns the buffer for a response that is not sent yet; the caller must give it back. Nil if the next handler may still
+// Detach returns the buffer for a response that is not sent yet; the caller must give it back. Nil if the next handler may still
 // write to it.
-func (h *Held) Kept() *bytes.Buffer {
+func (h *ResponseBuffer) Detach() *bytes.Buffer {
 	if !h.done {
 		return nil
 	}
@@ -202,8 +202,8 @@ func (h *Held) Kept() *bytes.Buffer {
 	return h.body
 }
 
-// GiveBack returns a buffer to the pool. Its content must not be in use any more.
-func GiveBack(b *bytes.Buffer) {
+// ReleaseBuffer returns a buffer to the pool. Its content must not be in use any more.
+func ReleaseBuffer(b *bytes.Buffer) {
 	if b.Cap() <= maxBuffer {
 		b.Reset()
 		Buffers.Put(b)
@@ -211,17 +211,17 @@ func GiveBack(b *bytes.Buffer) {
 }
 
 // Header implements http.ResponseWriter.
-func (h *Held) Header() http.Header { return h.Answer.Header }
+func (h *ResponseBuffer) Header() http.Header { return h.Response.Header }
 
 // WriteHeader implements http.ResponseWriter. Informational responses are dropped.
-func (h *Held) WriteHeader(status int) {
-	if a := &h.Answer; a.Status == 0 && status >= http.StatusOK {
+func (h *ResponseBuffer) WriteHeader(status int) {
+	if a := &h.Response; a.Status == 0 && status >= http.StatusOK {
 		a.Status, a.Header = status, a.Header.Clone()
 	}
 }
 
 // Write implements http.ResponseWriter. Its error makes the next handler stop reading from the FHIR server.
-func (h *Held) Write(p []byte) (int, error) {
+func (h *ResponseBuffer) Write(p []byte) (int, error) {
 	h.WriteHeader(http.StatusOK)
 	if h.refused == nil {
 		h.refused = h.admit(len(p))
@@ -236,12 +236,12 @@ func (h *Held) Write(p []byte) (int, error) {
 var (
 	// ErrWithheld: the response cannot be judged.
 	ErrWithheld = errors.New("answer cannot be judged")
-	ErrTooLong  = errors.New("answer of the FHIR server is too long to judge")
-	ErrNoAnswer = errors.New("the next handler gave no answer")
+	ErrTooLong  = errors.New("the FHIR server's response is too large to check")
+	ErrNoAnswer = errors.New("the next handler wrote no response")
 )
 
-// ForgiveAbort repeats a panic, unless a proxy aborted because the gateway refused to read more of its response.
-func ForgiveAbort(cause any, refused error) {
+// RepanicUnlessAborted repeats a panic, unless a proxy aborted because the gateway refused to read more of its response.
+func RepanicUnlessAborted(cause any, refused error) {
 	if aborted, _ := cause.(error); cause != nil && (refused == nil || !errors.Is(aborted, http.ErrAbortHandler)) {
 		panic(cause)
 	}
@@ -253,8 +253,8 @@ type NextHandler interface {
 	ServeHTTP(w http.ResponseWriter, r *http.Request) error
 }
 
-// Withheld rejects a response of the FHIR server.
-func Withheld(err error) *guard.Error {
+// NewWithheldError rejects a response of the FHIR server.
+func NewWithheldError(err error) *guard.Error {
 	return &guard.Error{
 		Status: http.StatusBadGateway, Description: "The FHIR server's answer cannot be checked against the access token.",
 		Err: fmt.Errorf("%w: %w", ErrWithheld, err),
@@ -282,9 +282,9 @@ func TooLong(limit int64) *guard.Error {
 }
 
 // RequireJSON rejects a response that is not JSON.
-func (a *Answer) RequireJSON() error {
+func (a *Response) RequireJSON() error {
 	if !a.IsJSON() {
-		return Withheld(fmt.Errorf("the answer is %q, no JSON", a.Header.Get("Content-Type")))
+		return NewWithheldError(fmt.Errorf("the answer is %q, no JSON", a.Header.Get("Content-Type")))
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func ParseBundle(text []byte) (*Bundle, error) {
 
 // BundleOf parses the response to a search. If it is judged, all resources are parsed, and duplicate names in an object are an
 // error. The entries are appended to a list, which may be nil.
-func (to Addresses) BundleOf(a *Answer, judged bool, list []Entry, sent func() Said) (*Bundle, error) {
+func (to Addresses) BundleOf(a *Response, judged bool, list []Entry, sent func() SentTerms) (*Bundle, error) {
 	if a.Status/100 != 2 {
 		return nil, refusedSearch(a, sent)
 	}
@@ -60,18 +60,18 @@ func (to Addresses) BundleOf(a *Answer, judged bool, list []Entry, sent func() S
 	}
 	b, err := r.read()
 	if err != nil {
-		return nil, Withheld(err)
+		return nil, NewWithheldError(err)
 	}
 	return b, nil
 }
 
 // refusedSearch returns the FHIR server's rejection of a search, with its reasons about the client's input.
-func refusedSearch(a *Answer, sent func() Said) error {
+func refusedSearch(a *Response, sent func() SentTerms) error {
 	if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
 		return Failed(a)
 	}
 	refusal := Invalid(ErrSearch, "The FHIR server refuses the search (%d).", a.Status)
-	refusal.Description = Explained(refusal.Description, a, sent())
+	refusal.Description = ExplainRejection(refusal.Description, a, sent())
 	return refusal
 }
 
@@ -166,8 +166,8 @@ func modeOf(c *rawjson.Cursor) (mode string, err error) {
 	return mode, err
 }
 
-// Answer returns the Bundle as a response. Its buffer returns to the pool once it is sent.
-func (b *Bundle) Answer() *Answer {
+// Response returns the Bundle as a response. Its buffer returns to the pool once it is sent.
+func (b *Bundle) Response() *Response {
 	size := 256 // estimate, rarely too small
 	for _, l := range b.Links {
 		size += len(l.URL) + 64
@@ -179,13 +179,13 @@ func (b *Bundle) Answer() *Answer {
 	buffer := Buffers.Get().(*bytes.Buffer)
 	buffer.Grow(size)
 	_, _ = buffer.Write(b.append(buffer.AvailableBuffer())) // never fails
-	a := NewAnswer(http.StatusOK, buffer.Bytes())
+	a := NewResponse(http.StatusOK, buffer.Bytes())
 	a.Buffer = buffer
 	return a
 }
 
 // Text writes the Bundle.
-func (b *Bundle) Text() []byte { return b.Answer().Body }
+func (b *Bundle) Text() []byte { return b.Response().Body }
 
 func (b *Bundle) append(out []byte) []byte {
 	out = append(out, `{"resourceType":"Bundle","type":`...)
@@ -251,7 +251,7 @@ func (to Addresses) URL(path, query string) string {
 func (to Addresses) Parse(text []byte) (resource.Resource, error) {
 	res, err := resource.Parse(text, to.Base)
 	if err != nil {
-		return res, Withheld(err)
+		return res, NewWithheldError(err)
 	}
 	return res, nil
 }

@@ -24,9 +24,9 @@ import (
 var (
 	ErrScope = errors.New("no scope allows this")
 	// ErrOracle: the response could reveal more than the scopes allow.
-	ErrOracle = errors.New("could tell more than the scopes allow")
+	ErrOracle = errors.New("result could reveal more than the scopes permit")
 	// ErrOutside: the scopes do not cover the resource, or it does not exist.
-	ErrOutside = errors.New("not there, or not covered by the scopes")
+	ErrOutside = errors.New("not found or not covered by the scopes")
 	// ErrRule: a policy denies the request or resource.
 	ErrRule   = errors.New("denied by a rule")
 	ErrCostly = errors.New("too costly")
@@ -70,7 +70,7 @@ func TooCostly(format string, args ...any) *guard.Error {
 }
 
 // Failed reports a failure of the FHIR server, without its message, which may be about any resource.
-func Failed(a *Answer) *guard.Error {
+func Failed(a *Response) *guard.Error {
 	refusal := &guard.Error{Status: a.Status, Description: "The FHIR server could not answer.", Err: fmt.Errorf("the FHIR server answered %d", a.Status)}
 	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil {
 		refusal.Wait = time.Duration(seconds) * time.Second
@@ -78,8 +78,8 @@ func Failed(a *Answer) *guard.Error {
 	return refusal
 }
 
-// Refused rejects an interaction that no scope allows.
-func Refused(rights *access.Rights, i interaction.Interaction) error {
+// InsufficientScope rejects an interaction that no scope allows.
+func InsufficientScope(rights *access.Rights, i interaction.Interaction) error {
 	of := i.Type
 	if of == "" || of == smart.AnyType {
 		of = "all types"
@@ -87,27 +87,27 @@ func Refused(rights *access.Rights, i interaction.Interaction) error {
 	refusal := Forbidden(ErrScope, "No scope allows %s of %s: it needs the permission %s.", i.Kind, of, i.Permission())
 	if missing := rights.Missing; missing != "" {
 		refusal = Forbidden(ErrScope, "%s", missing)
-	} else if rights.OnlyWhole(i.Type, i.Permission()) {
+	} else if rights.RequiresUnrestricted(i.Type, i.Permission()) {
 		refusal = Forbidden(ErrScope, "Scopes that are bound to a patient do not allow %s of %s.", i.Kind, of)
 	}
-	return refusal.Lifted(Lacking(rights, i))
+	return refusal.Lifted(MissingScopes(rights, i))
 }
 
 // maxNamed is the maximum number of types in _type that a challenge names scopes for.
 const maxNamed = 16
 
-// Lacking returns the scopes that each allow an interaction, or part of a search over several types.
-func Lacking(rights *access.Rights, i interaction.Interaction) string {
+// MissingScopes returns the scopes that each allow an interaction, or part of a search over several types.
+func MissingScopes(rights *access.Rights, i interaction.Interaction) string {
 	if of := typesOf(i); len(of) > 0 {
 		var all []string
 		for _, t := range of[:min(len(of), maxNamed)] {
-			all = append(all, strings.Fields(rights.Lacking(t, i.Permission(), false))...)
+			all = append(all, strings.Fields(rights.MissingScopes(t, i.Permission(), false))...)
 		}
 		return strings.Join(all, " ")
 	}
 	ofAll := i.Kind == interaction.TypeHistory || i.Kind == interaction.SystemHistory ||
 		i.Type == "Patient" && i.Permission()&(smart.Create|smart.Delete) != 0
-	return rights.Lacking(i.Type, i.Permission(), ofAll)
+	return rights.MissingScopes(i.Type, i.Permission(), ofAll)
 }
 
 // typesOf returns the types in _type of a search of the system or of a compartment, without duplicates.
@@ -128,9 +128,9 @@ func typesOf(i interaction.Interaction) (types []string) {
 	return types
 }
 
-// Beyond rejects a request that requires scopes to read and search everything.
-func Beyond(rights *access.Rights, cause error, format string, args ...any) *guard.Error {
-	return Forbidden(cause, format, args...).Lifted(rights.Lacking(smart.AnyType, ReadSearch, true))
+// UnrestrictedScopeRequired rejects a request that requires scopes to read and search everything.
+func UnrestrictedScopeRequired(rights *access.Rights, cause error, format string, args ...any) *guard.Error {
+	return Forbidden(cause, format, args...).Lifted(rights.MissingScopes(smart.AnyType, ReadSearch, true))
 }
 
 // ErrSearch means that a search is not a valid FHIR search.
@@ -178,7 +178,7 @@ const maxIssues = 50
 
 // IssuesOf returns the issues in the FHIR server's rejection of an invalid request, reduced to information that the client may
 // have.
-func IssuesOf(a *Answer, s Said) []Issue {
+func IssuesOf(a *Response, s SentTerms) []Issue {
 	var outcome struct {
 		ResourceType string
 		Issue        []Issue
@@ -201,8 +201,8 @@ func IssuesOf(a *Answer, s Said) []Issue {
 	return issues
 }
 
-// Invalidated returns the FHIR server's rejection of an invalid body; nil if the response has no such issue.
-func Invalidated(a *Answer, s Said) *Answer {
+// InvalidBodyResponse returns the FHIR server's rejection of an invalid body; nil if the response has no such issue.
+func InvalidBodyResponse(a *Response, s SentTerms) *Response {
 	issues := IssuesOf(a, s)
 	for i := range issues {
 		issues[i].Diagnostics = cmp.Or(issues[i].Diagnostics, RefusesWrite)
@@ -211,11 +211,11 @@ func Invalidated(a *Answer, s Said) *Answer {
 	if len(issues) == 0 || err != nil {
 		return nil
 	}
-	return NewAnswer(a.Status, text)
+	return NewResponse(a.Status, text)
 }
 
-// Explained returns a text followed by the FHIR server's reasons, if any.
-func Explained(text string, a *Answer, s Said) string {
+// ExplainRejection returns a text followed by the FHIR server's reasons, if any.
+func ExplainRejection(text string, a *Response, s SentTerms) string {
 	for _, i := range IssuesOf(a, s) {
 		if i.Diagnostics != "" {
 			text += " It says: " + i.Diagnostics
@@ -227,20 +227,20 @@ func Explained(text string, a *Answer, s Said) string {
 // RefusesWrite is the description for a rejected write without a reason.
 const RefusesWrite = "The FHIR server refuses the write."
 
-// Said contains the names and values that a client has sent. Messages of the FHIR server may repeat them.
-type Said map[string]bool
+// SentTerms contains the names and values that a client has sent. Messages of the FHIR server may repeat them.
+type SentTerms map[string]bool
 
 // maxSaid is the maximum number of names and values. A client with more could use the FHIR server's messages as an oracle.
 const maxSaid = 2000
 
-func (s Said) add(piece string) {
+func (s SentTerms) add(piece string) {
 	if len(s) <= maxSaid {
 		s[piece] = true
 	}
 }
 
 // Parameters adds the parameters of a search: their values, and the parts of dates, numbers and tokens.
-func (s Said) Parameters(all []smart.Parameter) Said {
+func (s SentTerms) Parameters(all []smart.Parameter) SentTerms {
 	for _, p := range all {
 		s.add(p.Name)
 		for part := range strings.FieldsFuncSeq(p.Name, func(r rune) bool { return r == ':' || r == '.' }) {
@@ -258,12 +258,12 @@ func (s Said) Parameters(all []smart.Parameter) Said {
 }
 
 // Body adds the names and values of a JSON body, up to its first syntax error.
-func (s Said) Body(text []byte) Said {
+func (s SentTerms) Body(text []byte) SentTerms {
 	_ = s.value(rawjson.NewCursor(text).AllowDuplicates()) // text after a syntax error is not repeated
 	return s
 }
 
-func (s Said) value(c *rawjson.Cursor) error {
+func (s SentTerms) value(c *rawjson.Cursor) error {
 	switch c.Kind() {
 	case rawjson.Object:
 		return c.Object(func(name []byte) error {
@@ -288,15 +288,15 @@ func (s Said) value(c *rawjson.Cursor) error {
 	return c.Skip()
 }
 
-// Said returns the names and values in a call.
-func (c Call) Said() Said {
+// SentTerms returns the names and values in a call.
+func (c Call) SentTerms() SentTerms {
 	parameters, _ := smart.ParseParameters(c.Query) // malformed parameters are not repeated
-	return Said{}.Parameters(parameters).Body(c.Body)
+	return SentTerms{}.Parameters(parameters).Body(c.Body)
 }
 
 // reason returns a FHIR server's message about the client's input, reduced to the input and known words: it omits names,
 // numbers, ids and addresses from other resources. Empty if too little is left, or if the message is about other resources.
-func (s Said) reason(text string) string {
+func (s SentTerms) reason(text string) string {
 	if len(s) > maxSaid || len(text) > maxReason || aboutOthers.MatchString(text) {
 		return ""
 	}
@@ -313,7 +313,7 @@ func (s Said) reason(text string) string {
 var sentenceEnd = regexp.MustCompile(`\.\s+`)
 
 // known returns the known words of a sentence. Empty if too little is left.
-func (s Said) known(text string) string {
+func (s SentTerms) known(text string) string {
 	var kept []string
 	words, known := 0, 0
 	for _, piece := range pieces.FindAllStringSubmatch(text, -1) {
@@ -346,7 +346,7 @@ var aboutOthers = regexp.MustCompile(`(?i)\b(exist|already|duplicate|unique|dele
 	`not found|could be found|no such|gone|partition|constraint fail|person|people)`)
 
 // has reports whether a piece may be repeated: the client sent it, or it is a known word of English, FHIR or HAPI.
-func (s Said) has(piece string) bool {
+func (s SentTerms) has(piece string) bool {
 	return piece == "" || s[piece] || vocabulary[strings.ToLower(piece)] || interaction.IsType(piece) ||
 		isElement(piece) || specification.MatchString(piece)
 }

@@ -10,7 +10,7 @@ import (
 // A FHIR server's message is repeated only with the client's own input and known words.
 func TestReason(t *testing.T) {
 	t.Parallel()
-	s := Said{}.Body([]byte(`{"resourceType":"Observation","status":"abc","subject":{"reference":"Patient/a"},"valueInteger":12.50}`)).
+	s := SentTerms{}.Body([]byte(`{"resourceType":"Observation","status":"abc","subject":{"reference":"Patient/a"},"valueInteger":12.50}`)).
 		Parameters([]smart.Parameter{{Name: "date", Value: "geabc,2024"}, {Name: "code:in", Value: "http://x|y"}})
 	for text, want := range map[string]string{
 		`HAPI-0450: Failed to parse request body as JSON resource. Error was: HAPI-1821: [element="status"] Invalid attribute value "abc": Unknown ObservationStatus code: 'abc'`: `HAPI-0450: Failed to parse request body as JSON resource. Error was: HAPI-1821: [element= "status"] Invalid attribute value "abc": Unknown … code: 'abc'`,
@@ -42,7 +42,7 @@ func TestReason(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
 		}
 	}
-	many := Said{}
+	many := SentTerms{}
 	for n := range maxSaid + 1 {
 		many.add(strings.Repeat("x", n))
 	}

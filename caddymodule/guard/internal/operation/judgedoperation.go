@@ -67,12 +67,12 @@ var knownOperations = map[string]operationRules{
 }
 
 // judgedOperation answers an operation with the covered resources of its response, from a position on.
-func (x *Calls) judgedOperation(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.Place) (*message.Answer, error) {
+func (x *Calls) judgedOperation(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.BranchPosition) (*message.Response, error) {
 	grants := x.Judge.Rights().For(i.Type, op.Permission)
 	if len(grants) == 0 {
 		return nil, x.refusedOperation(op, i)
 	}
-	if i.ID != "" && (!at.IsFirst() || at.Taken > 0 || !x.isOwnPatient(i, grants)) {
+	if i.ID != "" && (!at.IsFirst() || at.Returned > 0 || !x.isOwnPatient(i, grants)) {
 		if err := x.checkInstance(ctx, op, i); err != nil {
 			return nil, err
 		}
@@ -99,7 +99,7 @@ func (x *Calls) isOwnPatient(i interaction.Interaction, grants []access.Grant) b
 
 // answer calls the FHIR server with parameters in the query. If the client requests no page size, the FHIR server's pages are
 // as long as those of searches.
-func (j *judgedCall) answer(ctx context.Context, asked message.Call, parameters []smart.Parameter, at paging.Place) (*message.Answer, error) {
+func (j *judgedCall) answer(ctx context.Context, asked message.Call, parameters []smart.Parameter, at paging.BranchPosition) (*message.Response, error) {
 	parameters = slices.Clone(parameters)
 	for k, p := range parameters {
 		if p.Name != "_count" {
@@ -123,7 +123,7 @@ func (j *judgedCall) answer(ctx context.Context, asked message.Call, parameters 
 }
 
 // answerKnown answers an operation with rules. It calls the FHIR server by GET, with the judged parameters.
-func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction, rules operationRules, at paging.Place) (*message.Answer, error) {
+func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction, rules operationRules, at paging.BranchPosition) (*message.Response, error) {
 	whole := j.x.isOverType(j.op, i.Type)
 	switch {
 	case !rules.onInstance && i.ID != "":
@@ -237,7 +237,7 @@ func (j *judgedCall) confined(parameters []smart.Parameter, i interaction.Intera
 	patients := patientsOf(j.x.Judge.Rights().For(i.Type, j.op.Permission))
 	if len(patients) == 0 {
 		return nil, false, message.Forbidden(message.ErrOracle, "%s takes a scope without a constraint.", j.op.Name).
-			Lifted(j.x.Judge.Rights().Lacking(i.Type, j.op.Permission, false))
+			Lifted(j.x.Judge.Rights().MissingScopes(i.Type, j.op.Permission, false))
 	}
 	var rest, named []smart.Parameter
 	for _, p := range parameters {
@@ -280,11 +280,11 @@ func isOverAll(g access.Grant) bool {
 // page returns the entries from a position on. A page has the requested length, filled from several pages of the FHIR server if
 // entries are withheld, because a shorter page would reveal their number. Without a requested length, all pages of the FHIR
 // server are judged as one, because an entry and its referrer may be on different pages.
-func (j *judgedCall) page(ctx context.Context, at paging.Place) (*message.Answer, error) {
+func (j *judgedCall) page(ctx context.Context, at paging.BranchPosition) (*message.Response, error) {
 	var out *message.Bundle
 	var size int64
 	all := judgedEntries{hidden: !at.IsFirst()}
-	had := at.Left
+	had := at.Pending
 	for fetched := 0; fetched < paging.MaxFetches && size < j.x.Limit; fetched++ {
 		a, err := j.fetch(ctx, at)
 		if err != nil {
@@ -329,31 +329,31 @@ func (j *judgedCall) page(ctx context.Context, at paging.Place) (*message.Answer
 }
 
 // fill adds the entries of a page after those already taken, and reports whether some did not fit.
-func (j *judgedCall) fill(out *message.Bundle, kept []message.Entry, at *paging.Place) (full bool) {
-	kept = kept[min(at.Taken, len(kept)):]
+func (j *judgedCall) fill(out *message.Bundle, kept []message.Entry, at *paging.BranchPosition) (full bool) {
+	kept = kept[min(at.Returned, len(kept)):]
 	room := j.count - len(out.Entries)
 	if full = room < len(kept); full {
 		kept = kept[:room]
-		at.Taken += room
+		at.Returned += room
 	}
 	out.Entries = append(out.Entries, kept...)
 	return full
 }
 
 // fetch requests the page at a position from the FHIR server.
-func (j *judgedCall) fetch(ctx context.Context, at paging.Place) (*message.Answer, error) {
-	a, err := j.x.Server.Ask(ctx, at.Call(j.asked))
+func (j *judgedCall) fetch(ctx context.Context, at paging.BranchPosition) (*message.Response, error) {
+	a, err := j.x.Server.Do(ctx, at.Call(j.asked))
 	if err != nil {
 		return nil, err
 	}
 	if !a.Succeeded() {
-		return nil, FailedOperation(a, j.asked.Said())
+		return nil, FailedOperation(a, j.asked.SentTerms())
 	}
 	return a, a.RequireJSON()
 }
 
 // single returns a single resource, or a document or message, if all of its entries are covered.
-func (j *judgedCall) single(ctx context.Context, a *message.Answer, got *message.Bundle) (*message.Answer, error) {
+func (j *judgedCall) single(ctx context.Context, a *message.Response, got *message.Bundle) (*message.Response, error) {
 	parts := [][]byte{a.Body}
 	if got.ResourceType == "Bundle" {
 		parts = nil
@@ -362,14 +362,14 @@ func (j *judgedCall) single(ctx context.Context, a *message.Answer, got *message
 		}
 	}
 	for _, text := range parts {
-		res, err := j.x.At.Parse(text)
+		res, err := j.x.Addresses.Parse(text)
 		if err != nil {
 			return nil, err
 		}
 		if res.Type == "Parameters" || res.Type == "OperationOutcome" || res.Type == "Bundle" {
-			return nil, message.Withheld(errOperationAnswer)
+			return nil, message.NewWithheldError(errOperationAnswer)
 		}
-		ok, err := j.x.Judge.Covered(ctx, res, j.x.answerGrants(j.op, res.Type))
+		ok, err := j.x.Judge.IsCovered(ctx, res, j.x.answerGrants(j.op, res.Type))
 		if err == nil && !ok {
 			err = message.NotFound()
 		}
@@ -392,13 +392,13 @@ func (j *judgedCall) kept(judged judgedEntries) []message.Entry {
 	case j.ruled && j.op.Name == "$everything" && j.count < math.MaxInt:
 		return judged.matches
 	case judged.hidden || !j.complete:
-		return append(judged.matches, search.Reached(judged.matches, judged.others)...)
+		return append(judged.matches, search.ReachableEntries(judged.matches, judged.others)...)
 	}
 	return append(judged.matches, judged.others...)
 }
 
 // finishAll is like finish, but for entries that are judged together.
-func (j *judgedCall) finishAll(ctx context.Context, out *message.Bundle, all judgedEntries, rest *paging.Place) (*message.Answer, error) {
+func (j *judgedCall) finishAll(ctx context.Context, out *message.Bundle, all judgedEntries, rest *paging.BranchPosition) (*message.Response, error) {
 	out.Entries = append(out.Entries, j.kept(all)...)
 	return j.finish(ctx, out, rest)
 }
@@ -414,10 +414,10 @@ func (j *judgedCall) judged(ctx context.Context, got *message.Bundle) (judged ju
 		if e.Mode == "outcome" || e.Resource == nil {
 			continue
 		}
-		if e.Parsed, err = j.x.At.Parse(e.Resource); err != nil {
+		if e.Parsed, err = j.x.Addresses.Parse(e.Resource); err != nil {
 			return judged, err
 		}
-		ok, err := j.x.Judge.Covered(ctx, e.Parsed, j.x.answerGrants(j.op, e.Parsed.Type))
+		ok, err := j.x.Judge.IsCovered(ctx, e.Parsed, j.x.answerGrants(j.op, e.Parsed.Type))
 		switch {
 		case err != nil:
 			return judged, err
@@ -449,16 +449,16 @@ func (j *judgedCall) isMember(res resource.Resource) bool {
 }
 
 // finish adds the self link and, if entries remain, the next link.
-func (j *judgedCall) finish(ctx context.Context, out *message.Bundle, rest *paging.Place) (*message.Answer, error) {
-	out.Links = []message.Link{{Relation: "self", URL: j.x.At.URL(j.c.Path, j.c.Query)}}
+func (j *judgedCall) finish(ctx context.Context, out *message.Bundle, rest *paging.BranchPosition) (*message.Response, error) {
+	out.Links = []message.Link{{Relation: "self", URL: j.x.Addresses.URL(j.c.Path, j.c.Query)}}
 	if rest != nil {
-		next, err := j.x.Pages.Seal(ctx, paging.AsSent(j.c, paging.Position{Places: []paging.Place{*rest}}))
+		next, err := j.x.Pages.Seal(ctx, paging.FullRequestPage(j.c, paging.Position{Branches: []paging.BranchPosition{*rest}}))
 		if err != nil {
 			return nil, err
 		}
 		out.Links = append(out.Links, message.Link{Relation: "next", URL: next})
 	}
-	return out.Answer(), nil
+	return out.Response(), nil
 }
 
 // maxBeside is the maximum number of additional resources fetched per type for a page.
@@ -470,7 +470,7 @@ const maxHad = 2000
 // finishBeside is finish for a page with a requested length. It adds the shared resources that the entries refer to, because
 // the FHIR server may have them on any page, possibly due to a withheld resource. Each is added once: the link lists those of
 // earlier pages, unless there are too many.
-func (j *judgedCall) finishBeside(ctx context.Context, out *message.Bundle, rest *paging.Place, had []string) (*message.Answer, error) {
+func (j *judgedCall) finishBeside(ctx context.Context, out *message.Bundle, rest *paging.BranchPosition, had []string) (*message.Response, error) {
 	if j.op.Name == "$everything" {
 		var err error
 		if had, err = j.beside(ctx, out, had); err != nil {
@@ -481,7 +481,7 @@ func (j *judgedCall) finishBeside(ctx context.Context, out *message.Bundle, rest
 		had = nil
 	}
 	if rest != nil {
-		rest.Left = had
+		rest.Pending = had
 	}
 	return j.finish(ctx, out, rest)
 }
@@ -496,7 +496,7 @@ func (j *judgedCall) beside(ctx context.Context, out *message.Bundle, had []stri
 	}
 	ids := map[string][]string{}
 	for _, e := range out.Entries {
-		for _, name := range search.Named(e) {
+		for _, name := range search.ReferencedIDs(e) {
 			resourceType, id, _ := strings.Cut(name, "/")
 			if j.isBeside(resourceType) && !slices.Contains(had, name) && len(ids[resourceType]) < maxBeside {
 				had, ids[resourceType] = append(had, name), append(ids[resourceType], id)
@@ -513,7 +513,7 @@ func (j *judgedCall) beside(ctx context.Context, out *message.Bundle, had []stri
 
 // isBeside reports whether resources of a type are shared between all patients and requested by the client.
 func (j *judgedCall) isBeside(resourceType string) bool {
-	wanted := j.x.Shared.IsEveryones(resourceType) && len(j.x.answerGrants(j.op, resourceType)) > 0
+	wanted := j.x.Shared.IsForAllPatients(resourceType) && len(j.x.answerGrants(j.op, resourceType)) > 0
 	for _, p := range j.parameters {
 		wanted = wanted && p.Name != "_since" && (p.Name != "_type" || slices.Contains(strings.Split(p.Value, ","), resourceType))
 	}
@@ -522,13 +522,13 @@ func (j *judgedCall) isBeside(resourceType string) bool {
 
 // find adds resources of a type by their ids; none if the FHIR server does not support the search.
 func (j *judgedCall) find(ctx context.Context, out *message.Bundle, resourceType string, ids []string) error {
-	a, err := j.x.Server.Ask(ctx, message.Get(resourceType, smart.EncodeParameters([]smart.Parameter{
+	a, err := j.x.Server.Do(ctx, message.Get(resourceType, smart.EncodeParameters([]smart.Parameter{
 		{Name: "_id", Value: strings.Join(ids, ",")}, {Name: "_count", Value: strconv.Itoa(len(ids))},
 	})))
 	if err != nil || a.Status/100 == 4 {
 		return err
 	}
-	got, err := j.x.At.BundleOf(a, false, nil, message.Call{}.Said)
+	got, err := j.x.Addresses.BundleOf(a, false, nil, message.Call{}.SentTerms)
 	if err != nil {
 		return err
 	}

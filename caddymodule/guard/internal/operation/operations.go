@@ -30,31 +30,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Reach determines which scopes an operation requires, and how much of it is judged.
-type Reach string
+// ScopeRequirement determines which scopes an operation requires, and how much of it is judged.
+type ScopeRequirement string
 
 const (
-	// TokenReach is for operations that any valid token may call. Request and response pass unjudged.
-	TokenReach Reach = "token"
-	// InstanceReach requires a scope that covers the resource on which the operation is called. The response passes, because it
-	// is about that resource alone. On a type or the system, it is like [WholeReach].
-	InstanceReach Reach = "instance"
-	// PatientReach requires any scope for the type, which must cover the resource if the operation is called on one. Each
+	// RequireToken is for operations that any valid token may call. Request and response pass unjudged.
+	RequireToken ScopeRequirement = "token"
+	// RequireInstance requires a scope that covers the resource on which the operation is called. The response passes, because it
+	// is about that resource alone. On a type or the system, it is like [RequireAll].
+	RequireInstance ScopeRequirement = "instance"
+	// RequirePatient requires any scope for the type, which must cover the resource if the operation is called on one. Each
 	// resource in the response is judged as if it were requested itself.
-	PatientReach Reach = "patient"
-	// WholeReach requires a scope for all resources of the type, or of all types if called on the system. The response passes.
-	WholeReach Reach = "whole"
-	// NoReach disables an operation.
-	NoReach Reach = "off"
+	RequirePatient ScopeRequirement = "patient"
+	// RequireAll requires a scope for all resources of the type, or of all types if called on the system. The response passes.
+	RequireAll ScopeRequirement = "whole"
+	// Disabled disables an operation.
+	Disabled ScopeRequirement = "off"
 )
 
 // Operation is a permitted operation.
 type Operation struct {
 	// Name is the name in the path, with the dollar sign, such as $everything.
 	Name string
-	// Reach determines the required scopes.
-	Reach Reach
-	// Permission is the permission that the scopes must give on the type and, with [PatientReach], on the type of each resource
+	// Requirement determines the required scopes.
+	Requirement ScopeRequirement
+	// Permission is the permission that the scopes must give on the type and, with [RequirePatient], on the type of each resource
 	// in the response. An operation with c, u or d changes data, and requires POST.
 	Permission smart.Permission
 	// Types are the types on which the operation may be called. Empty: all types and the system.
@@ -75,12 +75,12 @@ var delivering = map[string]bool{
 
 // defaultOperations are the operations that a site does not set.
 var defaultOperations = Operations{
-	"$everything":   {{Name: "$everything", Reach: PatientReach, Permission: message.ReadSearch, Types: []string{"Patient", "Encounter"}}},
-	"$lastn":        {{Name: "$lastn", Reach: PatientReach, Permission: message.ReadSearch, Types: []string{"Observation"}}},
-	"$docref":       {{Name: "$docref", Reach: PatientReach, Permission: message.ReadSearch, Types: []string{"DocumentReference"}}},
-	"$validate":     {{Name: "$validate", Reach: PatientReach, Permission: smart.Create | smart.Update}},
-	"$meta":         {{Name: "$meta", Reach: InstanceReach, Permission: smart.Read}},
-	operationExport: {{Name: operationExport, Reach: WholeReach, Permission: message.ReadSearch, Types: []string{"", "Patient", "Group"}}},
+	"$everything":   {{Name: "$everything", Requirement: RequirePatient, Permission: message.ReadSearch, Types: []string{"Patient", "Encounter"}}},
+	"$lastn":        {{Name: "$lastn", Requirement: RequirePatient, Permission: message.ReadSearch, Types: []string{"Observation"}}},
+	"$docref":       {{Name: "$docref", Requirement: RequirePatient, Permission: message.ReadSearch, Types: []string{"DocumentReference"}}},
+	"$validate":     {{Name: "$validate", Requirement: RequirePatient, Permission: smart.Create | smart.Update}},
+	"$meta":         {{Name: "$meta", Requirement: RequireInstance, Permission: smart.Read}},
+	operationExport: {{Name: operationExport, Requirement: RequireAll, Permission: message.ReadSearch, Types: []string{"", "Patient", "Group"}}},
 
 	"$expand":              terminologyOperation("$expand", "ValueSet"),
 	"$validate-code":       terminologyOperation("$validate-code", "ValueSet", "CodeSystem"),
@@ -93,7 +93,7 @@ var defaultOperations = Operations{
 }
 
 func terminologyOperation(name string, types ...string) []Operation {
-	return []Operation{{Name: name, Reach: TokenReach, Types: types}}
+	return []Operation{{Name: name, Requirement: RequireToken, Types: types}}
 }
 
 // NewOperations returns the default operations and a site's own, which replace defaults of the same name.
@@ -115,7 +115,7 @@ func (o Operations) Find(i interaction.Interaction) (Operation, bool) {
 	}
 	for _, op := range o[i.Operation] {
 		if len(op.Types) == 0 || slices.Contains(op.Types, i.Type) {
-			return op, op.Reach != NoReach
+			return op, op.Requirement != Disabled
 		}
 	}
 	return Operation{}, false
@@ -135,11 +135,11 @@ func ParseOperation(words ...string) (Operation, error) {
 	if len(words) < 2 {
 		return Operation{}, errOperationLine
 	}
-	op := Operation{Name: words[0], Reach: Reach(words[1])}
+	op := Operation{Name: words[0], Requirement: ScopeRequirement(words[1])}
 	if i, err := interaction.Parse("GET", op.Name, "", nil); err != nil || i.Operation != op.Name {
 		return op, fmt.Errorf("%q is no name of an operation: %w", op.Name, errOperationLine)
 	}
-	if op.Name == operationExport && op.Reach != NoReach {
+	if op.Name == operationExport && op.Requirement != Disabled {
 		return op, errors.New("$export takes system scopes over whole types, which cannot be changed: off alone may be said of it")
 	}
 	return op.with(words[2:])
@@ -147,13 +147,13 @@ func ParseOperation(words ...string) (Operation, error) {
 
 // with parses the words after the reach.
 func (op Operation) with(words []string) (Operation, error) {
-	switch op.Reach {
-	case TokenReach:
-	case NoReach:
+	switch op.Requirement {
+	case RequireToken:
+	case Disabled:
 		if len(words) > 0 {
 			return op, errOperationLine
 		}
-	case InstanceReach, PatientReach, WholeReach:
+	case RequireInstance, RequirePatient, RequireAll:
 		if len(words) == 0 {
 			return op, errOperationLine
 		}
@@ -163,7 +163,7 @@ func (op Operation) with(words []string) (Operation, error) {
 		}
 		op.Permission, words = scope.Permission, words[1:]
 	default:
-		return op, fmt.Errorf("%q: %w", op.Reach, errOperationLine)
+		return op, fmt.Errorf("%q: %w", op.Requirement, errOperationLine)
 	}
 	for _, name := range words {
 		if !interaction.IsType(name) {
@@ -178,7 +178,7 @@ func (op Operation) with(words []string) (Operation, error) {
 type Calls struct {
 	Server       *fhirserver.Server // sends requests to the FHIR server
 	Judge        *judge.Judge       // judges the responses of the FHIR server
-	At           message.Addresses  // public addresses of the FHIR API
+	Addresses           message.Addresses  // public addresses of the FHIR API
 	Pages        paging.Pages       // seals page links
 	Writes       *write.Writes      // checks writes for $validate
 	Exports      exporter           // starts $export
@@ -189,25 +189,25 @@ type Calls struct {
 }
 
 type exporter interface {
-	Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
+	Export(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error)
 }
 
-// Passes reports whether an operation is forwarded to the next handler unjudged, and its response to the client.
-func (x *Calls) Passes(method string, i interaction.Interaction) bool {
+// ForwardsUnjudged reports whether an operation is forwarded to the next handler unjudged, and its response to the client.
+func (x *Calls) ForwardsUnjudged(method string, i interaction.Interaction) bool {
 	op, ok := x.List.Find(i)
 	if !ok || op.Name == operationExport || op.Changes() && method != http.MethodPost || x.isBeyond(op) {
 		return false
 	}
-	return op.Reach == TokenReach && x.isOpen(op) || op.Reach != TokenReach && x.isWhole(op, i)
+	return op.Requirement == RequireToken && x.isOpen(op) || op.Requirement != RequireToken && x.isWhole(op, i)
 }
 
 // isBeyond reports whether an operation may deliver more than the scopes allow.
 func (x *Calls) isBeyond(op Operation) bool {
-	return delivering[op.Name] && !x.Judge.Rights().Whole(smart.AnyType, message.ReadSearch)
+	return delivering[op.Name] && !x.Judge.Rights().IsUnrestricted(smart.AnyType, message.ReadSearch)
 }
 
 // Operation answers an operation.
-func (x *Calls) Operation(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *Calls) Operation(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	if err := paging.RefusePaging(i.Parameters); err != nil {
 		return nil, err
 	}
@@ -216,27 +216,27 @@ func (x *Calls) Operation(ctx context.Context, c message.Call, i interaction.Int
 	case !ok:
 		return nil, message.Forbidden(ErrOperation, "The operation %s is not one of those that may be called here.", i.Operation)
 	case x.isBeyond(op):
-		return nil, message.Beyond(x.Judge.Rights(), message.ErrScope, "%s takes scopes to read and search everything.", op.Name)
+		return nil, message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrScope, "%s takes scopes to read and search everything.", op.Name)
 	case op.Changes() && c.Method != http.MethodPost:
 		return nil, &guard.Error{Status: http.StatusMethodNotAllowed, Description: "An operation that changes something is called by POST.", Err: ErrOperation}
 	case op.Name == operationExport:
 		return x.Exports.Export(ctx, c, i)
-	case op.Reach == TokenReach:
+	case op.Requirement == RequireToken:
 		return x.openOperation(ctx, c, op)
-	case op.Name == "$validate" && op.Reach != WholeReach:
+	case op.Name == "$validate" && op.Requirement != RequireAll:
 		return x.validate(ctx, c, i, op)
-	case op.Reach == PatientReach:
-		return x.judgedOperation(ctx, c, i, op, paging.Place{})
+	case op.Requirement == RequirePatient:
+		return x.judgedOperation(ctx, c, i, op, paging.BranchPosition{})
 	}
-	return x.confinedOperation(ctx, c, i, op, paging.Place{})
+	return x.confinedOperation(ctx, c, i, op, paging.BranchPosition{})
 }
 
 // confinedOperation answers an operation with a response that contains only data covered by the scopes: of the resource on
 // which it is called, or of a whole type.
 //
 // If policies may deny resources, the response is judged nevertheless.
-func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.Place) (*message.Answer, error) {
-	onInstance := op.Reach == InstanceReach && i.ID != ""
+func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.BranchPosition) (*message.Response, error) {
+	onInstance := op.Requirement == RequireInstance && i.ID != ""
 	whole := x.isWhole(op, i)
 	switch {
 	case !whole && !onInstance:
@@ -251,12 +251,12 @@ func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interac
 		}
 	}
 	asked := at.Call(operationCall(c))
-	a, err := x.Server.Ask(ctx, asked)
+	a, err := x.Server.Do(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
 	if !a.Succeeded() {
-		return nil, FailedOperation(a, c.Said())
+		return nil, FailedOperation(a, c.SentTerms())
 	}
 	if a.IsJSON() {
 		links := address.LinkFinder{Seal: func(links message.Links) (message.Links, error) {
@@ -270,18 +270,18 @@ func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interac
 }
 
 // OperationPage answers a link to a page of an operation's response. Everything is judged again.
-func (x *Calls) OperationPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, _ string) (*message.Answer, error) {
+func (x *Calls) OperationPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, _ string) (*message.Response, error) {
 	op, ok := x.List.Find(i)
 	switch {
-	case !ok, len(at.Places) != 1, op.Reach == TokenReach, op.Name == operationExport:
+	case !ok, len(at.Branches) != 1, op.Requirement == RequireToken, op.Name == operationExport:
 		return nil, message.NotFound()
-	case op.Reach == PatientReach:
-		return x.judgedOperation(ctx, c, i, op, at.Places[0])
+	case op.Requirement == RequirePatient:
+		return x.judgedOperation(ctx, c, i, op, at.Branches[0])
 	}
-	return x.confinedOperation(ctx, c, i, op, at.Places[0])
+	return x.confinedOperation(ctx, c, i, op, at.Branches[0])
 }
 
-// isOpen reports whether the token may call an operation with [TokenReach]. Terminology operations require one of the scopes
+// isOpen reports whether the token may call an operation with [RequireToken]. Terminology operations require one of the scopes
 // that the site has configured for them, if any.
 func (x *Calls) isOpen(op Operation) bool {
 	return !isOnTerminology(op.Name) || len(x.ExpandScopes) == 0 || x.Judge.Rights().HasOne(x.ExpandScopes)
@@ -290,7 +290,7 @@ func (x *Calls) isOpen(op Operation) bool {
 // isOnTerminology reports whether an operation involves only definitions. By default, any token may call it.
 func isOnTerminology(name string) bool {
 	defaults := defaultOperations[name]
-	return len(defaults) > 0 && defaults[0].Reach == TokenReach
+	return len(defaults) > 0 && defaults[0].Requirement == RequireToken
 }
 
 // AsksDefinitions reports whether an interaction is an operation that involves only definitions.
@@ -298,22 +298,22 @@ func AsksDefinitions(i interaction.Interaction) bool {
 	return i.Kind == interaction.Operation && isOnTerminology(i.Operation)
 }
 
-// openOperation answers an operation with [TokenReach], as an entry of a batch.
-func (x *Calls) openOperation(ctx context.Context, c message.Call, op Operation) (*message.Answer, error) {
+// openOperation answers an operation with [RequireToken], as an entry of a batch.
+func (x *Calls) openOperation(ctx context.Context, c message.Call, op Operation) (*message.Response, error) {
 	if !x.isOpen(op) {
 		return nil, message.Forbidden(message.ErrScope, "The token has none of the scopes that %s takes here.", op.Name).Lifted(strings.Join(x.ExpandScopes, " "))
 	}
-	return x.Server.Ask(ctx, operationCall(c))
+	return x.Server.Do(ctx, operationCall(c))
 }
 
 // validate answers $validate for a resource that the client may create or update. Validation can reveal whether a referenced
 // resource exists, so references are judged as in a write.
-func (x *Calls) validate(ctx context.Context, c message.Call, i interaction.Interaction, op Operation) (*message.Answer, error) {
+func (x *Calls) validate(ctx context.Context, c message.Call, i interaction.Interaction, op Operation) (*message.Response, error) {
 	text, err := validated(c, i)
 	if err != nil {
 		return nil, err
 	}
-	res, err := resource.Parse(text, x.At.Base)
+	res, err := resource.Parse(text, x.Addresses.Base)
 	if err != nil || i.Type != "" && res.Type != i.Type {
 		return nil, message.Invalid(errParameters, "The body is no resource of the type in the path.")
 	}
@@ -329,7 +329,7 @@ func (x *Calls) validate(ctx context.Context, c message.Call, i interaction.Inte
 	if err := x.Writes.CheckNew(ctx, res, text, grants); err != nil {
 		return nil, err
 	}
-	a, err := x.Server.Ask(ctx, operationCall(c))
+	a, err := x.Server.Do(ctx, operationCall(c))
 	if err != nil {
 		return nil, err
 	}
@@ -370,7 +370,7 @@ func validated(c message.Call, i interaction.Interaction) ([]byte, error) {
 }
 
 // validation returns the response to $validate, which is an OperationOutcome whether or not the resource is valid.
-func (x *Calls) validation(a *message.Answer) (*message.Answer, error) {
+func (x *Calls) validation(a *message.Response) (*message.Response, error) {
 	if a.Status/100 == 5 || !a.Succeeded() && a.Status != http.StatusBadRequest &&
 		a.Status != http.StatusPreconditionFailed && a.Status != http.StatusUnprocessableEntity {
 		return nil, FailedOperation(a, nil)
@@ -378,14 +378,14 @@ func (x *Calls) validation(a *message.Answer) (*message.Answer, error) {
 	if err := a.RequireJSON(); err != nil {
 		return nil, err
 	}
-	res, err := x.At.Parse(a.Body)
+	res, err := x.Addresses.Parse(a.Body)
 	if err != nil {
 		return nil, err
 	}
 	if res.Type != "OperationOutcome" {
-		return nil, message.Withheld(errOperationAnswer)
+		return nil, message.NewWithheldError(errOperationAnswer)
 	}
-	return message.NewAnswer(a.Status, a.Body), nil
+	return message.NewResponse(a.Status, a.Body), nil
 }
 
 // ErrOperation means that an operation is not permitted, or not in this way.
@@ -394,15 +394,15 @@ var ErrOperation = errors.New("operation not allowed")
 // isWhole reports whether a single scope covers everything that an operation can return.
 func (x *Calls) isWhole(op Operation, i interaction.Interaction) bool {
 	// A response that is judged resource by resource may contain any type.
-	if op.Reach == PatientReach {
-		return x.Judge.Rights().Whole(smart.AnyType, op.Permission)
+	if op.Requirement == RequirePatient {
+		return x.Judge.Rights().IsUnrestricted(smart.AnyType, op.Permission)
 	}
 	return x.isOverType(op, i.Type)
 }
 
 // isOverType reports whether a single scope covers all resources of a type. Policies may still deny some of them.
 func (x *Calls) isOverType(op Operation, resourceType string) bool {
-	return x.Judge.Rights().WholeTypes("", op.Permission).Has(resourceType)
+	return x.Judge.Rights().UnrestrictedTypes("", op.Permission).Has(resourceType)
 }
 
 // operationCall returns a client's call of an operation without headers that could change the response.
@@ -429,11 +429,11 @@ func (x *Calls) checkInstance(ctx context.Context, op Operation, i interaction.I
 
 // checkCovered reads a resource, and checks that one of the grants covers it.
 func (x *Calls) checkCovered(ctx context.Context, of interaction.Reference, grants []access.Grant) error {
-	a, err := x.Server.Ask(ctx, message.Get(of.String(), ""))
+	a, err := x.Server.Do(ctx, message.Get(of.String(), ""))
 	if err != nil {
 		return err
 	}
-	_, err = x.Judge.Resource(ctx, of, grants, a)
+	_, err = x.Judge.ReadCovered(ctx, of, grants, a)
 	return err
 }
 
@@ -446,17 +446,17 @@ func (x *Calls) refusedOperation(op Operation, i interaction.Interaction) error 
 	if missing := x.Judge.Rights().Missing; missing != "" {
 		refusal = message.Forbidden(message.ErrScope, "%s", missing)
 	}
-	return refusal.Lifted(x.Judge.Rights().Lacking(i.Type, op.Permission, false))
+	return refusal.Lifted(x.Judge.Rights().MissingScopes(i.Type, op.Permission, false))
 }
 
 // refusedWhole returns the error for an operation that requires a scope for all resources.
 func (x *Calls) refusedWhole(op Operation, i interaction.Interaction) error {
 	return message.Forbidden(message.ErrScope, "%s on %s needs a scope over all of its resources, with the permission %s.", op.Name, cmp.Or(i.Type, theSystem), op.Permission).
-		Lifted(x.Judge.Rights().Lacking(i.Type, op.Permission, true))
+		Lifted(x.Judge.Rights().MissingScopes(i.Type, op.Permission, true))
 }
 
 // FailedOperation returns the error for an operation that the FHIR server rejected, with reasons about the client's input.
-func FailedOperation(a *message.Answer, sent message.Said) error {
+func FailedOperation(a *message.Response, sent message.SentTerms) error {
 	switch {
 	case a.Status/100 == 5, a.Status == http.StatusTooManyRequests:
 		return message.Failed(a)
@@ -464,7 +464,7 @@ func FailedOperation(a *message.Answer, sent message.Said) error {
 		return message.NotFound()
 	}
 	refusal := message.Invalid(ErrOperation, "The FHIR server refuses the operation (%d).", a.Status)
-	refusal.Description = message.Explained(refusal.Description, a, sent)
+	refusal.Description = message.ExplainRejection(refusal.Description, a, sent)
 	return refusal
 }
 

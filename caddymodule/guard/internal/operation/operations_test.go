@@ -15,14 +15,14 @@ func TestParseOperation(t *testing.T) {
 		words []string
 		want  operation.Operation
 	}{
-		{"patient", []string{"$everything", "patient", "r"}, operation.Operation{Name: "$everything", Reach: operation.PatientReach, Permission: smart.Read}},
-		{"whole, with types", []string{"$match", "whole", "rs", "Patient", "Practitioner"}, operation.Operation{Name: "$match", Reach: operation.WholeReach, Permission: smart.Read | smart.Search, Types: []string{"Patient", "Practitioner"}}},
-		{"instance", []string{"$meta", "instance", "r"}, operation.Operation{Name: "$meta", Reach: operation.InstanceReach, Permission: smart.Read}},
-		{"words of SMART 1", []string{"$meta", "instance", "read"}, operation.Operation{Name: "$meta", Reach: operation.InstanceReach, Permission: smart.Read | smart.Search}},
-		{"token", []string{"$closure", "token"}, operation.Operation{Name: "$closure", Reach: operation.TokenReach}},
-		{"a name with dots", []string{"$hapi.fhir.x", "whole", "u"}, operation.Operation{Name: "$hapi.fhir.x", Reach: operation.WholeReach, Permission: smart.Update}},
-		{"off", []string{"$everything", "off"}, operation.Operation{Name: "$everything", Reach: operation.NoReach}},
-		{"no export", []string{"$export", "off"}, operation.Operation{Name: "$export", Reach: operation.NoReach}},
+		{"patient", []string{"$everything", "patient", "r"}, operation.Operation{Name: "$everything", Requirement: operation.RequirePatient, Permission: smart.Read}},
+		{"whole, with types", []string{"$match", "whole", "rs", "Patient", "Practitioner"}, operation.Operation{Name: "$match", Requirement: operation.RequireAll, Permission: smart.Read | smart.Search, Types: []string{"Patient", "Practitioner"}}},
+		{"instance", []string{"$meta", "instance", "r"}, operation.Operation{Name: "$meta", Requirement: operation.RequireInstance, Permission: smart.Read}},
+		{"words of SMART 1", []string{"$meta", "instance", "read"}, operation.Operation{Name: "$meta", Requirement: operation.RequireInstance, Permission: smart.Read | smart.Search}},
+		{"token", []string{"$closure", "token"}, operation.Operation{Name: "$closure", Requirement: operation.RequireToken}},
+		{"a name with dots", []string{"$hapi.fhir.x", "whole", "u"}, operation.Operation{Name: "$hapi.fhir.x", Requirement: operation.RequireAll, Permission: smart.Update}},
+		{"off", []string{"$everything", "off"}, operation.Operation{Name: "$everything", Requirement: operation.Disabled}},
+		{"no export", []string{"$export", "off"}, operation.Operation{Name: "$export", Requirement: operation.Disabled}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := operation.ParseOperation(tt.words...)

@@ -32,41 +32,41 @@ const (
 
 // Position is the position of a page in a search.
 type Position struct {
-	Places []Place // by branch
-	// Shown is the number of matches on earlier pages.
-	Shown int
+	Branches []BranchPosition // by branch
+	// ReturnedCount is the number of matches on earlier pages.
+	ReturnedCount int
 	// Total is the total of the first page; 0 if it had none.
 	Total int
 }
 
-// Place is the position of a branch. A page of the FHIR server with a shown match is not read again: if _sort leaves the order
+// BranchPosition is the position of a branch. A page of the FHIR server with a shown match is not read again: if _sort leaves the order
 // open, the order may differ between responses, and only the page's own link continues it.
-type Place struct {
-	// Left are the matches that were read but not shown, as Type/id in order. They precede the page.
-	Left []string
+type BranchPosition struct {
+	// Pending are the matches that were read but not shown, as Type/id in order. They precede the page.
+	Pending []string
 	// Path is the path of the next page on the FHIR server. An empty Path and Query mean the first page.
 	Path string
 	// Query is the query of the next page on the FHIR server.
 	Query string
-	// Taken is the number of entries on an operation's page that earlier pages have contained.
-	Taken int
+	// Returned is the number of entries on an operation's page that earlier pages have contained.
+	Returned int
 	// Done is true if there are no more pages.
 	Done bool
-	// Cut is true if the branch may be incomplete: some FHIR servers omit the next link if duplicates fill a page.
-	Cut bool
+	// MayBeIncomplete is true if the branch may be incomplete: some FHIR servers omit the next link if duplicates fill a page.
+	MayBeIncomplete bool
 }
 
 // IsFirst reports whether the branch is before its first page.
-func (p Place) IsFirst() bool { return !p.Done && p.Path == "" && p.Query == "" }
+func (p BranchPosition) IsFirst() bool { return !p.Done && p.Path == "" && p.Query == "" }
 
 // IsStart reports whether no page has been shown yet.
 func (p Position) IsStart() bool {
-	return p.IsEnd() || !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.IsFirst() || at.Taken > 0 })
+	return p.IsEnd() || !slices.ContainsFunc(p.Branches, func(at BranchPosition) bool { return !at.IsFirst() || at.Returned > 0 })
 }
 
 // IsEnd reports whether all branches are exhausted.
 func (p Position) IsEnd() bool {
-	return !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.Done || len(at.Left) > 0 })
+	return !slices.ContainsFunc(p.Branches, func(at BranchPosition) bool { return !at.Done || len(at.Pending) > 0 })
 }
 
 // Sealing seals texts so that only this server can create and read them.
@@ -82,8 +82,8 @@ type Pages struct {
 	Sealing Sealing           // seals the links
 	States  PageStates        // stores states that are too long for a link; nil: links have any length
 	Binding string            // binds links to the token
-	At      message.Addresses // public addresses of the FHIR API
-	AsSent  bool              // links contain the client's whole request, which policies judge again
+	Addresses      message.Addresses // public addresses of the FHIR API
+	FullRequestLinks  bool              // links contain the client's whole request, which policies judge again
 }
 
 // Page is the content of a sealed link: the client's request, and the position.
@@ -92,22 +92,22 @@ type Page struct {
 	Path   string   // below the FHIR base
 	Query  string   // as sent by the client
 	Body   string   // form of a POST
-	At     Position // how far it has come
+	Position     Position // how far it has come
 }
 
-// AsSent returns the page of a request with a link that must contain the whole request.
-func AsSent(c message.Call, at Position) Page {
-	return Page{Method: c.Method, Path: c.Path, Query: c.Query, Body: string(c.Body), At: at}
+// FullRequestPage returns the page of a request with a link that must contain the whole request.
+func FullRequestPage(c message.Call, at Position) Page {
+	return Page{Method: c.Method, Path: c.Path, Query: c.Query, Body: string(c.Body), Position: at}
 }
 
-// Begun returns the page of a search after all of its branches have begun. The FHIR server's links contain the search itself, so
+// AllStarted returns the page of a search after all of its branches have begun. The FHIR server's links contain the search itself, so
 // the client's parameters are reduced to those that the gateway evaluates. With policies, all parameters are kept to judge
 // each page.
-func (x Pages) Begun(c message.Call, i interaction.Interaction, at Position) Page {
-	if x.AsSent {
-		return AsSent(c, at)
+func (x Pages) AllStarted(c message.Call, i interaction.Interaction, at Position) Page {
+	if x.FullRequestLinks {
+		return FullRequestPage(c, at)
 	}
-	p := Page{Path: c.SearchPath(), At: at}
+	p := Page{Path: c.SearchPath(), Position: at}
 	if i.Kind == interaction.CompartmentSearch {
 		p.Path = i.Path()
 	}
@@ -142,7 +142,7 @@ func (x Pages) Seal(ctx context.Context, p Page) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("sealing a page link: %w", err)
 	}
-	return x.At.URL(PagePath+sealed, ""), nil
+	return x.Addresses.URL(PagePath+sealed, ""), nil
 }
 
 // Opened returns the client's request and the position in a sealed link. A link of another token gets 404.
@@ -160,14 +160,14 @@ func (x Pages) Opened(r *http.Request, sealed string) (c message.Call, i interac
 	}
 	c = message.Call{Method: cmp.Or(p.Method, http.MethodGet), Path: p.Path, Query: p.Query, Body: []byte(p.Body)}
 	i, err = c.Interaction()
-	return c, i, p.At, err
+	return c, i, p.Position, err
 }
 
 // ErrForeignLink means that a link of the FHIR server leads to another server.
 var ErrForeignLink = errors.New("link of the FHIR server that leads elsewhere")
 
 // Call returns the call for the page at the place; first is the call for the first page.
-func (p Place) Call(first message.Call) message.Call {
+func (p BranchPosition) Call(first message.Call) message.Call {
 	if p.IsFirst() {
 		return first
 	}
@@ -176,31 +176,31 @@ func (p Place) Call(first message.Call) message.Call {
 
 // Next returns the place after a page, from the FHIR server's next link. A link back to the same page or to the first one is an
 // error.
-func (p Place) Next(links message.Links, asked message.Call) (Place, error) {
+func (p BranchPosition) Next(links message.Links, asked message.Call) (BranchPosition, error) {
 	next := links.To("next")
 	if next == "" {
-		return Place{Done: true}, nil
+		return BranchPosition{Done: true}, nil
 	}
 	to, ok := localTo(next, links.To("self"), asked.SearchPath())
 	if !ok || to.IsFirst() || to.Path == p.Path && to.Query == p.Query {
-		return Place{}, message.Withheld(ErrForeignLink)
+		return BranchPosition{}, message.NewWithheldError(ErrForeignLink)
 	}
 	return to, nil
 }
 
 // localTo returns the place of a link below the FHIR server's base. The base is the self link without the requested path or,
 // failing that, the part of the link before the first resource type.
-func localTo(address, self, asked string) (Place, bool) {
+func localTo(address, self, asked string) (BranchPosition, bool) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return Place{}, false
+		return BranchPosition{}, false
 	}
 	base, ok := BaseOf(self, asked)
 	if !ok {
 		base = beforeType(rooted(u))
 	}
 	rest, below := strings.CutPrefix(rooted(u), base)
-	return Place{Path: strings.Trim(rest, "/"), Query: u.RawQuery}, below && (rest == "" || rest[0] == '/')
+	return BranchPosition{Path: strings.Trim(rest, "/"), Query: u.RawQuery}, below && (rest == "" || rest[0] == '/')
 }
 
 // BaseOf returns the path of a link without the requested path.
@@ -235,7 +235,7 @@ func beforeType(path string) string {
 // requested from the FHIR server at the path asked. A link that leads outside of the FHIR server's base is an error.
 func (x Pages) SealLinks(ctx context.Context, c message.Call, asked string, links message.Links) (message.Links, error) {
 	self := links.To("self")
-	sealed := message.Links{{Relation: "self", URL: x.At.URL(c.Path, c.Query)}}
+	sealed := message.Links{{Relation: "self", URL: x.Addresses.URL(c.Path, c.Query)}}
 	begun := message.Call{Method: http.MethodGet, Path: c.SearchPath(), Query: c.Query} // pages of a search by POST are requested by GET
 	for _, l := range links {
 		if l.Relation == "self" {
@@ -249,7 +249,7 @@ func (x Pages) SealLinks(ctx context.Context, c message.Call, asked string, link
 		if err != nil {
 			return nil, err
 		}
-		address, err := x.Seal(ctx, x.Begun(begun, i, Position{Places: []Place{to}}))
+		address, err := x.Seal(ctx, x.AllStarted(begun, i, Position{Branches: []BranchPosition{to}}))
 		if err != nil {
 			return nil, err
 		}

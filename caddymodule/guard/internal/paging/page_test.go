@@ -14,18 +14,18 @@ func TestNext(t *testing.T) {
 	t.Parallel()
 	const self = "http://x/fhir/Patient?_count=1"
 	for name, tt := range map[string]struct {
-		at   Place
+		at   BranchPosition
 		next string
-		want Place
+		want BranchPosition
 		ok   bool
 	}{
-		"none":                       {Place{}, "", Place{Done: true}, true},
-		"the first link":             {Place{}, "http://x/fhir?page=2", Place{Query: "page=2"}, true},
-		"the next link":              {Place{Query: "page=2"}, "http://x/fhir?page=3", Place{Query: "page=3"}, true},
-		"the same query elsewhere":   {Place{Query: "page=2"}, "http://x/fhir/Patient?page=2", Place{Path: "Patient", Query: "page=2"}, true},
-		"the page itself":            {Place{Query: "page=2"}, "http://x/fhir?page=2", Place{}, false},
-		"the base":                   {Place{Query: "page=2"}, "http://x/fhir", Place{}, false},
-		"a path outside of the base": {Place{Query: "page=2"}, "http://x/admin?page=3", Place{}, false},
+		"none":                       {BranchPosition{}, "", BranchPosition{Done: true}, true},
+		"the first link":             {BranchPosition{}, "http://x/fhir?page=2", BranchPosition{Query: "page=2"}, true},
+		"the next link":              {BranchPosition{Query: "page=2"}, "http://x/fhir?page=3", BranchPosition{Query: "page=3"}, true},
+		"the same query elsewhere":   {BranchPosition{Query: "page=2"}, "http://x/fhir/Patient?page=2", BranchPosition{Path: "Patient", Query: "page=2"}, true},
+		"the page itself":            {BranchPosition{Query: "page=2"}, "http://x/fhir?page=2", BranchPosition{}, false},
+		"the base":                   {BranchPosition{Query: "page=2"}, "http://x/fhir", BranchPosition{}, false},
+		"a path outside of the base": {BranchPosition{Query: "page=2"}, "http://x/admin?page=3", BranchPosition{}, false},
 	} {
 		got, err := tt.at.Next(message.Links{{Relation: "self", URL: self}, {Relation: "next", URL: tt.next}}, message.Get("Patient", "_count=1"))
 		if (err == nil) != tt.ok || got.Path != tt.want.Path || got.Query != tt.want.Query || got.Done != tt.want.Done {
@@ -37,7 +37,7 @@ func TestNext(t *testing.T) {
 // A link that leads outside of the FHIR server's base is not sealed.
 func TestSealLinks(t *testing.T) {
 	t.Parallel()
-	x := Pages{Sealing: sealing{}, At: message.Addresses{Base: "https://gateway.example/fhir"}}
+	x := Pages{Sealing: sealing{}, Addresses: message.Addresses{Base: "https://gateway.example/fhir"}}
 	for next, ok := range map[string]bool{"http://x/fhir?page=2": true, "http://x/fhir": false, "http://x/admin?page=2": false, "http://x/fhirx/Patient?page=2": false} {
 		links := message.Links{{Relation: "self", URL: "http://x/fhir/Patient?_count=1"}, {Relation: "next", URL: next}}
 		got, err := x.SealLinks(t.Context(), message.Get("Patient", "_count=1"), "Patient", links)

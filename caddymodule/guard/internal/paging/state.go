@@ -63,7 +63,7 @@ func (x Pages) seal(ctx context.Context, state []byte) (string, error) {
 // sealPadded seals the text of a link. With policies, all links have the same length: the length of a state depends on how
 // denied matches shifted the boundaries of the FHIR server's pages.
 func (x Pages) sealPadded(ctx context.Context, text string) (string, error) {
-	if x.AsSent {
+	if x.FullRequestLinks {
 		text = strings.Repeat(padding, max(maxInline+1-len(text), 0)) + text
 	}
 	return x.Sealing.Seal(ctx, text, x.Binding)
@@ -192,16 +192,16 @@ func (p Page) encode() []byte {
 	w.text(p.Path)
 	w.text(p.Query)
 	w.text(p.Body)
-	w.number(p.At.Shown)
-	w.number(p.At.Total)
-	w.number(len(p.At.Places))
-	for _, at := range p.At.Places {
-		w.number(boolBit(at.Done, 1) | boolBit(at.Cut, 2))
+	w.number(p.Position.ReturnedCount)
+	w.number(p.Position.Total)
+	w.number(len(p.Position.Branches))
+	for _, at := range p.Position.Branches {
+		w.number(boolBit(at.Done, 1) | boolBit(at.MayBeIncomplete, 2))
 		w.text(at.Path)
 		w.text(at.Query)
-		w.number(at.Taken)
-		w.number(len(at.Left))
-		for _, reference := range at.Left {
+		w.number(at.Returned)
+		w.number(len(at.Pending))
+		for _, reference := range at.Pending {
 			resourceType, id, _ := strings.Cut(reference, "/")
 			w.resourceType(resourceType)
 			w.id(id)
@@ -279,14 +279,14 @@ func (r *stateReader) id() string {
 func decodePage(state string) (p Page, err error) {
 	r := stateReader{rest: state}
 	p.Method, p.Path, p.Query, p.Body = r.text(), r.text(), r.text(), r.text()
-	p.At.Shown, p.At.Total = r.number(), r.number()
+	p.Position.ReturnedCount, p.Position.Total = r.number(), r.number()
 	for places := r.number(); places > 0 && r.err == nil; places-- {
 		flags := r.number()
-		at := Place{Done: flags&1 != 0, Cut: flags&2 != 0, Path: r.text(), Query: r.text(), Taken: r.number()}
+		at := BranchPosition{Done: flags&1 != 0, MayBeIncomplete: flags&2 != 0, Path: r.text(), Query: r.text(), Returned: r.number()}
 		for left := r.number(); left > 0 && r.err == nil; left-- {
-			at.Left = append(at.Left, r.resourceType()+"/"+r.id())
+			at.Pending = append(at.Pending, r.resourceType()+"/"+r.id())
 		}
-		p.At.Places = append(p.At.Places, at)
+		p.Position.Branches = append(p.Position.Branches, at)
 	}
 	if r.err == nil && r.rest != "" {
 		r.err = errState

@@ -129,12 +129,12 @@ func TestLinkExpires(t *testing.T) {
 // pageCases are pages to encode.
 var pageCases = map[string]Page{
 	"empty":       {},
-	"first page":  {Method: "GET", Path: "Observation", Query: "_count=10", At: Position{Places: []Place{{}}}},
-	"posted form": {Method: "POST", Path: "Observation/_search", Body: "code=a&_count=10", At: Position{Shown: 7, Total: 900, Places: []Place{{Path: "Observation", Query: "x=1", Taken: 3}}}},
-	"ids of all kinds": {Path: "", Query: "_type=Observation,Condition", At: Position{Places: []Place{
-		{Done: true, Cut: true, Left: []string{"Observation/0b3c9e2e-7f43-4a6b-9d8e-0123456789ab", "Condition/12", "Observation/012", "Observation/0"}},
-		{Query: "_getpages=1", Left: []string{"Condition/" + strings.Repeat("x", 64), "Condition/0B3C9E2E-7F43-4A6B-9D8E-0123456789AB", "Condition/9223372036854775807", "Condition/-1", "Condition/+1"}},
-		{Left: []string{"Observation/0b3c9e2e-7f43-4a6b-9d8e0-123456789ab", "Observation/" + strings.Repeat("y", 200)}},
+	"first page":  {Method: "GET", Path: "Observation", Query: "_count=10", Position: Position{Branches: []BranchPosition{{}}}},
+	"posted form": {Method: "POST", Path: "Observation/_search", Body: "code=a&_count=10", Position: Position{ReturnedCount: 7, Total: 900, Branches: []BranchPosition{{Path: "Observation", Query: "x=1", Returned: 3}}}},
+	"ids of all kinds": {Path: "", Query: "_type=Observation,Condition", Position: Position{Branches: []BranchPosition{
+		{Done: true, MayBeIncomplete: true, Pending: []string{"Observation/0b3c9e2e-7f43-4a6b-9d8e-0123456789ab", "Condition/12", "Observation/012", "Observation/0"}},
+		{Query: "_getpages=1", Pending: []string{"Condition/" + strings.Repeat("x", 64), "Condition/0B3C9E2E-7F43-4A6B-9D8E-0123456789AB", "Condition/9223372036854775807", "Condition/-1", "Condition/+1"}},
+		{Pending: []string{"Observation/0b3c9e2e-7f43-4a6b-9d8e0-123456789ab", "Observation/" + strings.Repeat("y", 200)}},
 	}}},
 }
 
@@ -161,7 +161,7 @@ func TestEncodePageIsShort(t *testing.T) {
 	t.Parallel()
 	var p Page
 	for i := range 50 {
-		p.At.Places = append(p.At.Places, Place{Left: []string{"Observation/0b3c9e2e-7f43-4a6b-9d8e-0123456789a" + string("0123456789abcdef"[i%16])}})
+		p.Position.Branches = append(p.Position.Branches, BranchPosition{Pending: []string{"Observation/0b3c9e2e-7f43-4a6b-9d8e-0123456789a" + string("0123456789abcdef"[i%16])}})
 	}
 	if got := len(p.encode()); got > 50*25 {
 		t.Errorf("50 UUIDs take %d bytes", got)

@@ -25,46 +25,46 @@ import (
 type Reads struct {
 	Server *fhirserver.Server // sends requests to the FHIR server
 	Judge  *judge.Judge       // judges the responses of the FHIR server
-	At     message.Addresses  // public addresses of the FHIR API
+	Addresses     message.Addresses  // public addresses of the FHIR API
 	Pages  paging.Pages       // seals page links
 }
 
 // Read answers a read or vread. The request to the FHIR server is sent even if no grant may cover the resource, and missing and
 // uncovered resources get the same response, so that clients cannot distinguish them.
-func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	grants := x.Judge.Rights().For(i.Type, smart.Read)
 	if len(grants) == 0 {
-		return nil, message.Refused(x.Judge.Rights(), i)
+		return nil, message.InsufficientScope(x.Judge.Rights(), i)
 	}
 	of := interaction.Reference{Type: i.Type, ID: i.ID}
 	judge := x.Judge.Readable
 	if i.Kind == interaction.VRead {
-		judge = x.Judge.Resource
+		judge = x.Judge.ReadCovered
 		if err := x.Judge.CheckCurrent(ctx, of); err != nil {
 			return nil, err
 		}
 	}
-	held, err := x.Server.Hold(ctx, message.Get(c.Path, ""))
+	held, err := x.Server.DoBuffered(ctx, message.Get(c.Path, ""))
 	if err != nil {
 		held.Release()
 		return nil, err
 	}
-	a := &held.Answer
+	a := &held.Response
 	if _, err := judge(ctx, of, grants, a); err != nil {
 		held.Release()
 		return nil, err
 	}
-	a.Buffer = held.Kept()
+	a.Buffer = held.Detach()
 	return a, nil
 }
 
 // Admit judges the read of a Binary without its data, unless policies look at the data, and returns the judged part.
-func (x *Reads) Admit(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, resource.Resource, error) {
+func (x *Reads) Admit(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, resource.Resource, error) {
 	grants := x.Judge.Rights().For(i.Type, smart.Read)
 	if len(grants) == 0 {
-		return nil, resource.Resource{}, message.Refused(x.Judge.Rights(), i)
+		return nil, resource.Resource{}, message.InsufficientScope(x.Judge.Rights(), i)
 	}
-	a, err := x.Server.Ask(ctx, x.Judge.BinaryCall(c.Path))
+	a, err := x.Server.Do(ctx, x.Judge.BinaryCall(c.Path))
 	if err != nil {
 		return nil, resource.Resource{}, err
 	}
@@ -74,63 +74,63 @@ func (x *Reads) Admit(ctx context.Context, c message.Call, i interaction.Interac
 
 // InstanceHistory returns the covered versions of a resource. Each is judged by itself, because an older version may have
 // belonged to another patient.
-func (x *Reads) InstanceHistory(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *Reads) InstanceHistory(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	grants := x.Judge.Rights().For(i.Type, smart.Read)
 	if len(grants) == 0 {
-		return nil, message.Refused(x.Judge.Rights(), i)
+		return nil, message.InsufficientScope(x.Judge.Rights(), i)
 	}
 	if err := x.Judge.CheckCurrent(ctx, interaction.Reference{Type: i.Type, ID: i.ID}); err != nil {
 		return nil, err
 	}
-	asked := x.Server.Asked() + 1
+	asked := x.Server.RequestCount() + 1
 	a, err := x.historyOf(ctx, c, i)
 	if err != nil {
-		return nil, x.Judge.EvenOut(ctx, i.Type, grants, asked, err)
+		return nil, x.Judge.PadRejection(ctx, i.Type, grants, asked, err)
 	}
 	return a, nil
 }
 
 // History returns the versions of all resources of a type, or of all types. It requires scopes for all of them, because a
 // deletion does not contain the owner of the resource.
-func (x *Reads) History(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *Reads) History(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	of := cmp.Or(i.Type, smart.AnyType)
 	switch {
 	case len(x.Judge.Rights().For(of, smart.Search)) == 0:
-		return nil, message.Refused(x.Judge.Rights(), i)
-	case !x.Judge.Rights().Whole(of, smart.Search):
-		return nil, message.Forbidden(message.ErrOracle, "%s takes scopes that are about all resources, without constraint and patient.", i.Kind).Lifted(message.Lacking(x.Judge.Rights(), i))
+		return nil, message.InsufficientScope(x.Judge.Rights(), i)
+	case !x.Judge.Rights().IsUnrestricted(of, smart.Search):
+		return nil, message.Forbidden(message.ErrOracle, "%s takes scopes that are about all resources, without constraint and patient.", i.Kind).Lifted(message.MissingScopes(x.Judge.Rights(), i))
 	}
 	return x.historyOf(ctx, c, i)
 }
 
-func (x *Reads) historyOf(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *Reads) historyOf(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	if err := paging.RefusePaging(i.Parameters); err != nil {
 		return nil, err
 	}
-	return x.HistoryPage(ctx, c, i, paging.Position{Places: make([]paging.Place, 1)}, x.At.URL(c.Path, c.Query))
+	return x.HistoryPage(ctx, c, i, paging.Position{Branches: make([]paging.BranchPosition, 1)}, x.Addresses.URL(c.Path, c.Query))
 }
 
 // historyParameters select versions. Other parameters are dropped, because incomplete versions cannot be judged.
 var historyParameters = []string{"_count", "_since", "_at"}
 
 // HistoryPage returns the versions from a position on. If no version is visible, the resource is reported as missing.
-func (x *Reads) HistoryPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
+func (x *Reads) HistoryPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Response, error) {
 	if i.Kind == interaction.InstanceHistory && !at.IsStart() { // the start has been checked
 		if err := x.Judge.CheckCurrent(ctx, interaction.Reference{Type: i.Type, ID: i.ID}); err != nil {
 			return nil, err
 		}
 	}
-	whole := x.Judge.Rights().Whole(i.Type, i.Permission())
+	whole := x.Judge.Rights().IsUnrestricted(i.Type, i.Permission())
 	first := message.Get(c.Path, c.Query)
 	if !whole {
 		passed := slices.DeleteFunc(slices.Clone(i.Parameters), func(p smart.Parameter) bool { return !slices.Contains(historyParameters, p.Name) })
 		first.Query = smart.EncodeParameters(passed)
 	}
-	if len(at.Places) != 1 {
+	if len(at.Branches) != 1 {
 		return nil, message.NotFound()
 	}
 	out := &message.Bundle{Kind: "history", Total: -1, Links: []message.Link{{Relation: "self", URL: self}}}
-	from := at.Places[0]
+	from := at.Branches[0]
 	for fetched := 0; !from.Done && len(out.Entries) == 0 && fetched < x.fetches(at, whole); fetched++ {
 		got, next, err := x.fetchHistory(ctx, first, from)
 		if err != nil {
@@ -148,13 +148,13 @@ func (x *Reads) HistoryPage(ctx context.Context, c message.Call, i interaction.I
 		return nil, message.NotFound()
 	}
 	if !from.Done {
-		next, err := x.Pages.Seal(ctx, paging.Page{Path: c.Path, Query: c.Query, At: paging.Position{Places: []paging.Place{from}}})
+		next, err := x.Pages.Seal(ctx, paging.Page{Path: c.Path, Query: c.Query, Position: paging.Position{Branches: []paging.BranchPosition{from}}})
 		if err != nil {
 			return nil, err
 		}
 		out.Links = append(out.Links, message.Link{Relation: "next", URL: next})
 	}
-	return out.Answer(), nil
+	return out.Response(), nil
 }
 
 // fetches returns the maximum number of pages of the FHIR server for one page. The first page is limited to one: otherwise, the
@@ -167,18 +167,18 @@ func (x *Reads) fetches(at paging.Position, whole bool) int {
 }
 
 // fetchHistory requests a page of versions from the FHIR server.
-func (x *Reads) fetchHistory(ctx context.Context, first message.Call, from paging.Place) (*message.Bundle, paging.Place, error) {
+func (x *Reads) fetchHistory(ctx context.Context, first message.Call, from paging.BranchPosition) (*message.Bundle, paging.BranchPosition, error) {
 	c := from.Call(first)
-	a, err := x.Server.Ask(ctx, c)
+	a, err := x.Server.Do(ctx, c)
 	if err != nil {
-		return nil, paging.Place{}, err
+		return nil, paging.BranchPosition{}, err
 	}
 	if a.Status == http.StatusNotFound || a.Status == http.StatusGone {
-		return nil, paging.Place{}, message.NotFound()
+		return nil, paging.BranchPosition{}, message.NotFound()
 	}
-	got, err := x.At.BundleOf(a, false, nil, first.Said)
+	got, err := x.Addresses.BundleOf(a, false, nil, first.SentTerms)
 	if err != nil {
-		return nil, paging.Place{}, err
+		return nil, paging.BranchPosition{}, err
 	}
 	next, err := from.Next(got.Links, c)
 	return got, next, err
@@ -191,11 +191,11 @@ func (x *Reads) versions(ctx context.Context, i interaction.Interaction, entries
 	for _, e := range entries {
 		ok := whole
 		if !whole && len(e.Resource) > 0 {
-			res, err := x.At.Parse(e.Resource)
+			res, err := x.Addresses.Parse(e.Resource)
 			if err != nil {
 				return nil, err
 			}
-			if ok, err = x.Judge.Covered(ctx, res, grants); err != nil {
+			if ok, err = x.Judge.IsCovered(ctx, res, grants); err != nil {
 				return nil, err
 			}
 			ok = ok && res.Type == i.Type && res.ID == i.ID
@@ -203,7 +203,7 @@ func (x *Reads) versions(ctx context.Context, i interaction.Interaction, entries
 		if ok {
 			e, err := x.version(e)
 			if err != nil {
-				return nil, message.Withheld(err)
+				return nil, message.NewWithheldError(err)
 			}
 			kept = append(kept, e)
 		}
@@ -235,7 +235,7 @@ func (x *Reads) version(e message.Entry) (message.Entry, error) {
 	}
 	if len(e.Response) > 0 && err == nil {
 		err = json.Unmarshal(e.Response, &response)
-		response.Location, _ = x.At.LocalURL(response.Location)
+		response.Location, _ = x.Addresses.LocalURL(response.Location)
 		e.Response, _ = json.Marshal(response)
 	}
 	return e, err

@@ -93,7 +93,7 @@ func (b branch) finds(rights *access.Rights, res resource.Resource) bool {
 	if b.resourceType != res.Type || b.patient != "" && !compartment.InPatient(res, b.patient) {
 		return false
 	}
-	return !slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !rights.FoundBy(p, res) })
+	return !slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !rights.MatchesSearch(p, res) })
 }
 
 // typesIn returns the types of branches, without duplicates.
@@ -116,7 +116,7 @@ func branchesOf(x *Searches, i interaction.Interaction) ([]branch, error) {
 	types, err := []string{i.Type}, error(nil)
 	switch {
 	case i.Type != "" && i.Type != smart.AnyType:
-	case !x.Judge.Rights().Whole(smart.AnyType, smart.Search):
+	case !x.Judge.Rights().IsUnrestricted(smart.AnyType, smart.Search):
 		types, err = typesFor(x.Judge.Rights(), i)
 	case i.Kind == interaction.SystemSearch:
 		return []branch{{whole: true}}, nil
@@ -134,7 +134,7 @@ func branchesOf(x *Searches, i interaction.Interaction) ([]branch, error) {
 	}
 	switch {
 	case len(all) == 0:
-		return nil, message.Refused(x.Judge.Rights(), i)
+		return nil, message.InsufficientScope(x.Judge.Rights(), i)
 	case i.Kind == interaction.CompartmentSearch:
 		return within(i.Compartment, all, x.InCompartments), nil
 	}
@@ -144,14 +144,14 @@ func branchesOf(x *Searches, i interaction.Interaction) ([]branch, error) {
 // branchesFor returns the searches of a type that together find exactly the resources that the rights cover and the client
 // requested.
 func branchesFor(x *Searches, resourceType string, asked []smart.Parameter) []branch {
-	if x.Judge.Rights().Whole(resourceType, smart.Search) {
+	if x.Judge.Rights().IsUnrestricted(resourceType, smart.Search) {
 		return []branch{{resourceType: resourceType, whole: true}}
 	}
 	var all []branch
 	for _, g := range x.Judge.Rights().For(resourceType, smart.Search) {
 		confinements := []access.Confinement{{}}
 		if g.Patient != "" {
-			confinements = x.Shared.Confine(access.Search{Type: resourceType, Patient: g.Patient, Asked: asked, InCompartment: x.InCompartments})
+			confinements = x.Shared.Confine(access.Search{Type: resourceType, Patient: g.Patient, Parameters: asked, InCompartment: x.InCompartments})
 		}
 		for _, c := range confinements {
 			b := branch{resourceType: resourceType, byRule: g.ByRule, confining: append(slices.Clip(c.Parameters), g.Constraint...)}
@@ -366,8 +366,8 @@ func (r searchRules) chained(ctx context.Context, p smart.Parameter) (effects, e
 // isOwn reports whether the client may search all resources of all types that a chain involves. A reference defined by a
 // site does not qualify, because the FHIR server may define it differently.
 func (r searchRules) isOwn(c chain) bool {
-	return !c.by.Own && !slices.ContainsFunc(c.types, func(t string) bool {
-		if !r.x.Judge.Rights().Whole(t, smart.Search) {
+	return !c.by.IsSiteDefined && !slices.ContainsFunc(c.types, func(t string) bool {
+		if !r.x.Judge.Rights().IsUnrestricted(t, smart.Search) {
 			return true
 		}
 		if strings.HasPrefix(c.rest.Name, "_has:") || strings.Contains(c.rest.Name, ".") {

@@ -81,7 +81,7 @@ func (r searchRules) revinclude(p smart.Parameter, modifier string) (passed []sm
 	by, ok := r.x.Parameters.Lookup(of, name)
 	isShared := slices.ContainsFunc(r.branches, func(b branch) bool { return b.member == "" })
 	switch {
-	case interaction.IsType(of) && r.x.Judge.Rights().Whole(of, smart.Search):
+	case interaction.IsType(of) && r.x.Judge.Rights().IsUnrestricted(of, smart.Search):
 		return []smart.Parameter{p}, nil, nil
 	case modifier != "":
 		return nil, nil, message.Forbidden(message.ErrOracle, "_revinclude:%s is not allowed under these scopes: it may come over records of others.", modifier)
@@ -175,11 +175,11 @@ func candidatesOf(ctx context.Context, grants *grants, w web, entries []message.
 		}
 		seen[c.node.id] = true
 		var err error
-		if c.searched, err = grants.judge.Covered(ctx, e.Parsed, grants.of(e.Parsed.Type, smart.Search)); err != nil {
+		if c.searched, err = grants.judge.IsCovered(ctx, e.Parsed, grants.of(e.Parsed.Type, smart.Search)); err != nil {
 			return nil, err
 		}
 		if !c.searched {
-			if c.read, err = grants.judge.Covered(ctx, e.Parsed, grants.of(e.Parsed.Type, smart.Read)); err != nil {
+			if c.read, err = grants.judge.IsCovered(ctx, e.Parsed, grants.of(e.Parsed.Type, smart.Read)); err != nil {
 				return nil, err
 			}
 		}
@@ -223,7 +223,7 @@ func referringToOwn(ctx context.Context, from *pages, c chain, ids []string) (fo
 	}
 	parameters := []smart.Parameter{{Name: c.by.Name, Value: strings.Join(ids, ",")}}
 	first := searchByIDs(http.MethodGet, c.types[0], parameters, len(ids))
-	for pages, at := 0, (paging.Place{}); !at.Done; pages++ {
+	for pages, at := 0, (paging.BranchPosition{}); !at.Done; pages++ {
 		if pages == maxLookUps {
 			return nil, message.TooCostly("_revinclude finds too much under these scopes: ask for fewer matches with _count.")
 		}
@@ -307,12 +307,12 @@ func (n node) namesAny(ids map[string]bool) bool {
 }
 
 func nodeOf(e message.Entry) node {
-	return node{id: e.Parsed.Type + "/" + e.Parsed.ID, names: Named(e)}
+	return node{id: e.Parsed.Type + "/" + e.Parsed.ID, names: ReferencedIDs(e)}
 }
 
-// Named returns the resources on this server that an entry refers to, at any depth. A URL of another server with the same
+// ReferencedIDs returns the resources on this server that an entry refers to, at any depth. A URL of another server with the same
 // ending also counts, because the target is judged in any case.
-func Named(e message.Entry) []string {
+func ReferencedIDs(e message.Entry) []string {
 	literals, _ := message.References(e.Resource) // parsed before, so never fails
 	var names []string
 	for _, literal := range literals {
@@ -323,9 +323,9 @@ func Named(e message.Entry) []string {
 	return names
 }
 
-// Reached returns the entries that matches refer to, directly or through other returned entries. References in the other
+// ReachableEntries returns the entries that matches refer to, directly or through other returned entries. References in the other
 // direction do not count: an entry that refers to a match may be in the response because of a withheld resource.
-func Reached(matches, entries []message.Entry) []message.Entry {
+func ReachableEntries(matches, entries []message.Entry) []message.Entry {
 	var all []candidate
 	for _, e := range entries {
 		all = append(all, candidate{entry: e, node: nodeOf(e)})

@@ -39,9 +39,9 @@ type source struct {
 	matches []message.Entry // visible matches in memory that are not yet on a page
 	others  []message.Entry // the page's other entries, until one of its matches is used
 	left    []string        // Type/id of matches that were read, but are no longer in memory
-	next    paging.Place    // next page of the FHIR server
+	next    paging.BranchPosition    // next page of the FHIR server
 	// before is the place of the page in memory, until one of its matches is used: the page can then be read again.
-	before *paging.Place
+	before *paging.BranchPosition
 }
 
 // newMerge starts a search, or continues it at a position, which then has a place for each branch.
@@ -56,9 +56,9 @@ func newMerge(x *Searches, p plan, at paging.Position) *merge {
 	for i := range m.sources {
 		m.sources[i].next.Done = p.query.nothing
 	}
-	for i, p := range at.Places {
-		m.sources[i].left = p.Left
-		m.sources[i].next = paging.Place{Path: p.Path, Query: p.Query, Done: p.Done, Cut: p.Cut}
+	for i, p := range at.Branches {
+		m.sources[i].left = p.Pending
+		m.sources[i].next = paging.BranchPosition{Path: p.Path, Query: p.Query, Done: p.Done, MayBeIncomplete: p.MayBeIncomplete}
 	}
 	return m
 }
@@ -66,7 +66,7 @@ func newMerge(x *Searches, p plan, at paging.Position) *merge {
 // mostRequests returns the maximum number of requests to read the pages of the FHIR server for one page. The remaining
 // requests are for resources that matches depend on and for included resources.
 func (x *Searches) mostRequests() int {
-	return max(min(x.Requests*3/4, x.Requests-x.Server.Asked()), 1)
+	return max(min(x.Requests*3/4, x.Requests-x.Server.RequestCount()), 1)
 }
 
 // fill collects the matches of a page. Without a size, the page is as long as the FHIR server's.
@@ -187,7 +187,7 @@ func (m *merge) fetchPage(ctx context.Context, n int) error {
 		}
 		isCut := next.Done && got.Total < 0 && isFull(got, from.next, size)
 		// A denied match can fill the last page, so the total must not depend on whether the page is full.
-		next.Cut = isCut || m.disclosure.ruled && next.Done && got.Total < 0
+		next.MayBeIncomplete = isCut || m.disclosure.ruled && next.Done && got.Total < 0
 		if isCut && m.disclosure.judged && from.next.IsFirst() && size < maxCount && m.pages.fetched+len(m.sources) <= m.most {
 			continue
 		}
@@ -217,7 +217,7 @@ func branchSize(pageSize, count, branches int, sorted bool) int {
 // isFull reports whether a page without a next link may not be the last: it has as many matches as requested, and no total.
 // Some FHIR servers, such as HAPI, omit the link if duplicates fill the page. The requested number is in the page's own
 // link or, for the first page, in the call.
-func isFull(b *message.Bundle, at paging.Place, asked int) bool {
+func isFull(b *message.Bundle, at paging.BranchPosition, asked int) bool {
 	query, _ := url.ParseQuery(at.Query)
 	if n, err := strconv.Atoi(query.Get("_count")); err == nil {
 		asked = n
@@ -234,14 +234,14 @@ type pages struct {
 	overAll bool // the client has named no types
 	fetched int  // number of read pages
 	size    int64
-	held    []*message.Held
+	held    []*message.ResponseBuffer
 	lists   [][]message.Entry // lists of entries to return to the pool
 }
 
 // read requests a page with a number of matches from the FHIR server, by a call for the first page or by the page's own
 // link, and returns the place of the next page. A page that is too long to be judged is requested again with half as many
 // matches. The result is valid until release.
-func (p *pages) read(ctx context.Context, size int, first func(size int) message.Call, at paging.Place) (*message.Bundle, paging.Place, error) {
+func (p *pages) read(ctx context.Context, size int, first func(size int) message.Call, at paging.BranchPosition) (*message.Bundle, paging.BranchPosition, error) {
 	for {
 		c, before := at.Call(first(size)), p.mark()
 		a, err := p.hold(ctx, c)
@@ -256,9 +256,9 @@ func (p *pages) read(ctx context.Context, size int, first func(size int) message
 			return nil, at, err
 		}
 		if at.IsFirst() && a.Status == http.StatusNotFound && p.overAll {
-			return &message.Bundle{Total: -1}, paging.Place{Done: true}, nil // the FHIR server does not support the type
+			return &message.Bundle{Total: -1}, paging.BranchPosition{Done: true}, nil // the FHIR server does not support the type
 		}
-		got, err := p.x.At.BundleOf(a, p.judged, newEntries(), p.query.said)
+		got, err := p.x.Addresses.BundleOf(a, p.judged, newEntries(), p.query.said)
 		if err != nil {
 			return nil, at, err
 		}
@@ -269,15 +269,15 @@ func (p *pages) read(ctx context.Context, size int, first func(size int) message
 }
 
 // hold sends a call to the FHIR server, and keeps its response.
-func (p *pages) hold(ctx context.Context, c message.Call) (*message.Answer, error) {
+func (p *pages) hold(ctx context.Context, c message.Call) (*message.Response, error) {
 	p.fetched++
-	held, err := p.x.Server.Hold(ctx, c)
+	held, err := p.x.Server.DoBuffered(ctx, c)
 	p.held = append(p.held, held)
 	if err != nil {
 		return nil, err
 	}
-	p.size += int64(len(held.Answer.Body))
-	return &held.Answer, nil
+	p.size += int64(len(held.Response.Body))
+	return &held.Response, nil
 }
 
 // mark is the number of kept responses and the reserved memory at a point in time.
@@ -286,7 +286,7 @@ type mark struct {
 	reserved int64
 }
 
-func (p *pages) mark() mark { return mark{len(p.held), p.x.Server.Held()} }
+func (p *pages) mark() mark { return mark{len(p.held), p.x.Server.MemoryInUse()} }
 
 // discard releases the responses since a mark, which must be unused, and the memory reserved since then.
 func (p *pages) discard(since mark) {
@@ -294,11 +294,11 @@ func (p *pages) discard(since mark) {
 		held.Release()
 	}
 	p.held = p.held[:since.answers]
-	p.x.Server.Keep(since.reserved, nil)
+	p.x.Server.ReleaseExcept(since.reserved, nil)
 }
 
 // shorter halves the number of matches of a page. Links of the FHIR server contain it as _count.
-func shorter(at paging.Place, size int, tooLong error) (paging.Place, int, error) {
+func shorter(at paging.BranchPosition, size int, tooLong error) (paging.BranchPosition, int, error) {
 	if at.IsFirst() {
 		if size == 1 {
 			return at, size, tooLong
@@ -378,7 +378,7 @@ type filter struct {
 // mayJudge reports whether a match of a type can be judged for this page. Other matches are left for the next page, because
 // looking up the resources that they depend on could exceed the limit on requests.
 func (f *filter) mayJudge(resourceType string) bool {
-	return !f.x.Shared.Depends(resourceType) || f.x.Server.Asked()+mostLookUps <= f.x.Requests
+	return !f.x.Shared.Depends(resourceType) || f.x.Server.RequestCount()+mostLookUps <= f.x.Requests
 }
 
 // keeps reports whether a match of the n-th branch is visible and not a duplicate, of this branch or an earlier one.
@@ -394,9 +394,9 @@ func (f *filter) keeps(ctx context.Context, e *message.Entry, n int) (bool, erro
 		}
 	}
 	grants := f.grants.of(e.Parsed.Type, smart.Search)
-	ok, err := f.x.Judge.Covered(ctx, e.Parsed, grants)
+	ok, err := f.x.Judge.IsCovered(ctx, e.Parsed, grants)
 	if ok && f.remembers {
-		f.x.Judge.Remember(e.Parsed, grants)
+		f.x.Judge.CacheStanding(e.Parsed, grants)
 	}
 	if ok && len(f.branches) > 1 {
 		if f.seen == nil {
@@ -468,7 +468,7 @@ func (m *merge) find(ctx context.Context, resourceType string, ids []string) (fo
 	parameters = append(parameters, smart.Parameter{Name: "_id", Value: strings.Join(ids, ",")})
 	first := searchByIDs(m.query.method, resourceType, parameters, len(ids))
 	found = map[string]message.Entry{}
-	for at := (paging.Place{}); !at.Done; {
+	for at := (paging.BranchPosition{}); !at.Done; {
 		got, next, err := m.pages.read(ctx, len(ids), first, at)
 		if err != nil {
 			return nil, nil, err

@@ -25,7 +25,7 @@ import (
 type Searches struct {
 	Server         *fhirserver.Server // sends requests to the FHIR server
 	Judge          *judge.Judge       // judges the responses of the FHIR server
-	At             message.Addresses  // public addresses of the FHIR API
+	Addresses             message.Addresses  // public addresses of the FHIR API
 	Pages          paging.Pages       // seals page links
 	Parameters     searchparam.Set    // supported search parameters
 	Shared         access.Shared      // rules for types outside of compartments
@@ -56,7 +56,7 @@ type query struct {
 }
 
 // said returns the client's parameters, which messages of the FHIR server may repeat.
-func (q query) said() message.Said { return message.Said{}.Parameters(q.sent) }
+func (q query) said() message.SentTerms { return message.SentTerms{}.Parameters(q.sent) }
 
 // response describes the response that the client requested.
 type response struct {
@@ -317,7 +317,7 @@ func newRules(x *Searches, i interaction.Interaction, branches []branch) searchR
 		rules.types = typesIn(branches)
 	}
 	switch { // a type is not whole if policies judge each match
-	case x.Judge.Rights().Whole(smart.AnyType, smart.Search):
+	case x.Judge.Rights().IsUnrestricted(smart.AnyType, smart.Search):
 		rules.trust = open
 	case len(branches) > 0 && !slices.ContainsFunc(branches, func(b branch) bool { return !b.whole }):
 		rules.trust = whole

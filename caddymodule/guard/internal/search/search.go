@@ -15,27 +15,27 @@ import (
 )
 
 // Search answers a search by type, in a compartment, or of the system.
-func (x *Searches) Search(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *Searches) Search(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	p, err := newPlan(ctx, x, c, i)
 	if err != nil {
 		return nil, err
 	}
-	self := x.At.URL(i.Path(), smart.EncodeParameters(p.response.heeded))
+	self := x.Addresses.URL(i.Path(), smart.EncodeParameters(p.response.heeded))
 	if p.response.onlyTotal {
 		n, err := x.count(ctx, p.query, p.branches, p.disclosure)
 		if err != nil {
 			return nil, err
 		}
 		out := &message.Bundle{Kind: "searchset", Total: n, Links: message.Links{{Relation: "self", URL: self}}}
-		return out.Answer(), nil
+		return out.Response(), nil
 	}
 	return x.page(ctx, p, paging.Position{}, self)
 }
 
 // PageAt answers a page link.
-func (x *Searches) PageAt(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
+func (x *Searches) PageAt(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Response, error) {
 	p, err := newPlan(ctx, x, c, i)
-	if err == nil && len(at.Places) != len(p.branches) {
+	if err == nil && len(at.Branches) != len(p.branches) {
 		err = message.NotFound()
 	}
 	if err != nil {
@@ -51,7 +51,7 @@ func (x *Searches) Check(ctx context.Context, c message.Call, i interaction.Inte
 }
 
 // page returns the page of matches from a position on.
-func (x *Searches) page(ctx context.Context, p plan, from paging.Position, self string) (*message.Answer, error) {
+func (x *Searches) page(ctx context.Context, p plan, from paging.Position, self string) (*message.Response, error) {
 	m := newMerge(x, p, from)
 	defer func() { m.pages.release(m.matches) }()
 	entries, err := m.entries(ctx, p.along)
@@ -64,7 +64,7 @@ func (x *Searches) page(ctx context.Context, p plan, from paging.Position, self 
 		return nil, err
 	}
 	if p.disclosure.judged {
-		localize(x.At.URL("", "")+"/", entries)
+		localize(x.Addresses.URL("", "")+"/", entries)
 	}
 	out := &message.Bundle{Kind: "searchset", Total: total, Entries: entries, Links: message.Links{{Relation: "self", URL: self}}}
 	if from.IsStart() {
@@ -78,7 +78,7 @@ func (x *Searches) page(ctx context.Context, p plan, from paging.Position, self 
 		}
 		out.Links = append(out.Links, message.Link{Relation: "next", URL: next})
 	}
-	return out.Answer(), nil
+	return out.Response(), nil
 }
 
 // outcome returns the entry that lists the ignored parameters; nil if none.
@@ -98,8 +98,8 @@ func (x *Searches) total(ctx context.Context, p plan, m *merge, from, to paging.
 	switch {
 	case !p.disclosure.judged:
 		return m.told, nil
-	case to.IsEnd() && !slices.ContainsFunc(to.Places, func(at paging.Place) bool { return at.Cut }):
-		return to.Shown, nil
+	case to.IsEnd() && !slices.ContainsFunc(to.Branches, func(at paging.BranchPosition) bool { return at.MayBeIncomplete }):
+		return to.ReturnedCount, nil
 	case from.Total > 0 && (m.dropped == 0 || len(p.branches) > 1):
 		return from.Total, nil
 	case p.disclosure.ruled || !from.IsStart():
@@ -115,28 +115,28 @@ func (x *Searches) total(ctx context.Context, p plan, m *merge, from, to paging.
 // position returns the position after the page. A page of the FHIR server that contributed no match is read again. For any
 // other page, the position lists the remaining matches: on a second read, the FHIR server could order the page differently.
 func (m *merge) position(from paging.Position) paging.Position {
-	to := paging.Position{Shown: from.Shown + len(m.matches), Total: from.Total}
+	to := paging.Position{ReturnedCount: from.ReturnedCount + len(m.matches), Total: from.Total}
 	for _, source := range m.sources {
 		at := source.next
 		if source.before != nil && len(source.matches) > 0 {
-			to.Places = append(to.Places, *source.before)
+			to.Branches = append(to.Branches, *source.before)
 			continue
 		}
 		for _, rest := range source.matches {
-			at.Left = append(at.Left, rest.Parsed.Type+"/"+rest.Parsed.ID)
+			at.Pending = append(at.Pending, rest.Parsed.Type+"/"+rest.Parsed.ID)
 		}
-		at.Left = append(at.Left, source.left...)
-		to.Places = append(to.Places, at)
+		at.Pending = append(at.Pending, source.left...)
+		to.Branches = append(to.Branches, at)
 	}
 	return to
 }
 
 // nextLink returns the link to the next page.
 func (x *Searches) nextLink(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position) (string, error) {
-	if !slices.ContainsFunc(at.Places, paging.Place.IsFirst) {
-		return x.Pages.Seal(ctx, x.Pages.Begun(c, i, at))
+	if !slices.ContainsFunc(at.Branches, paging.BranchPosition.IsFirst) {
+		return x.Pages.Seal(ctx, x.Pages.AllStarted(c, i, at))
 	}
-	return x.Pages.Seal(ctx, paging.AsSent(c, at))
+	return x.Pages.Seal(ctx, paging.FullRequestPage(c, at))
 }
 
 // localize sets the public URL of judged entries, and removes everything but the resource and its mode. A score, for
@@ -218,16 +218,16 @@ func (x *Searches) countUnion(ctx context.Context, q query, branches []branch) (
 // countBranch requests the number of matches of a branch from the FHIR server.
 func (x *Searches) countBranch(ctx context.Context, q query, b branch) (int, error) {
 	parameters := slices.Concat(q.parameters, b.confining, []smart.Parameter{{Name: "_summary", Value: "count"}})
-	a, err := x.Server.Ask(ctx, b.call(q.method, parameters, 0))
+	a, err := x.Server.Do(ctx, b.call(q.method, parameters, 0))
 	if err != nil {
 		return 0, err
 	}
-	got, err := x.At.BundleOf(a, false, nil, q.said)
+	got, err := x.Addresses.BundleOf(a, false, nil, q.said)
 	switch {
 	case err != nil:
 		return 0, err
 	case got.Total < 0:
-		return 0, message.Withheld(errNoTotal)
+		return 0, message.NewWithheldError(errNoTotal)
 	}
 	return got.Total, nil
 }
@@ -309,7 +309,7 @@ func (x *Searches) eachOf(ctx context.Context, p plan, pages int, do func(*messa
 			return err
 		}
 	}
-	if err == nil && slices.ContainsFunc(m.sources, func(from source) bool { return !from.next.Done || from.next.Cut || len(from.left) > 0 }) {
+	if err == nil && slices.ContainsFunc(m.sources, func(from source) bool { return !from.next.Done || from.next.MayBeIncomplete || len(from.left) > 0 }) {
 		err = message.TooCostly("The chained search finds too much in between under these scopes.")
 	}
 	return err

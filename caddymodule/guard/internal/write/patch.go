@@ -27,7 +27,7 @@ const TypeJSONPatch = "application/json-patch+json"
 
 // Patch answers a patch, conditional or not. The guard applies a JSON Patch itself and forwards an update, so that the FHIR
 // server cannot interpret the patch differently. A FHIRPath Patch is forwarded if it clearly does not affect access.
-func (x *Writes) Patch(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *Writes) Patch(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err
@@ -47,11 +47,11 @@ func (x *Writes) Patch(ctx context.Context, c message.Call, i interaction.Intera
 }
 
 // patching returns the function that applies a patch of this media type.
-func (w *write) patching() (func(context.Context, *version) (*message.Answer, error), error) {
+func (w *write) patching() (func(context.Context, *version) (*message.Response, error), error) {
 	switch media, _, _ := mime.ParseMediaType(w.c.Header.Get("Content-Type")); media {
 	case TypeJSONPatch:
 		p, err := readPatch(w.c.Body)
-		return func(ctx context.Context, before *version) (*message.Answer, error) { return w.patchTo(ctx, before, p) }, err
+		return func(ctx context.Context, before *version) (*message.Response, error) { return w.patchTo(ctx, before, p) }, err
 	case message.TypeJSON, "application/json":
 		return w.forwardPatch, w.checkFHIRPathPatch(w.c.Body)
 	}
@@ -62,7 +62,7 @@ func (w *write) patching() (func(context.Context, *version) (*message.Answer, er
 }
 
 // patchTo applies a JSON Patch, and sends the result as an update.
-func (w *write) patchTo(ctx context.Context, before *version, p jsonpatch.Patch) (*message.Answer, error) {
+func (w *write) patchTo(ctx context.Context, before *version, p jsonpatch.Patch) (*message.Response, error) {
 	if err := w.checkTests(ctx, before, p); err != nil {
 		return nil, err
 	}
@@ -93,10 +93,10 @@ func (w *write) checkTests(ctx context.Context, before *version, p jsonpatch.Pat
 	if !tests {
 		return nil
 	}
-	ok, err := w.in.Judge.Covered(ctx, before.Resource, w.in.Judge.Rights().For(w.i.Type, smart.Read))
+	ok, err := w.in.Judge.IsCovered(ctx, before.Resource, w.in.Judge.Rights().For(w.i.Type, smart.Read))
 	if err == nil && !ok {
 		err = message.Forbidden(message.ErrOracle, "No scope allows to read this %s, and so none to test it in a patch.", w.i.Type).
-			Lifted(w.in.Judge.Rights().Lacking(w.i.Type, smart.Read, false))
+			Lifted(w.in.Judge.Rights().MissingScopes(w.i.Type, smart.Read, false))
 	}
 	return err
 }
@@ -174,7 +174,7 @@ func (w *write) checkFHIRPathPatch(text []byte) error {
 	if MayAct(w.in.Judge.Rights(), w.i.Type) { // which takes all of the resource to judge
 		return message.Forbidden(message.ErrOracle, "Under these scopes, a %s is patched by a JSON Patch.", w.i.Type)
 	}
-	if w.whole && w.in.Judge.Rights().Whole(w.i.Type, smart.Read) {
+	if w.whole && w.in.Judge.Rights().IsUnrestricted(w.i.Type, smart.Read) {
 		return message.EachString(text, func(_, said string) error { return checkSearchingText(w.in.Judge.Rights(), said) })
 	}
 	var parameters map[string]any // unlike a struct, a map is case-sensitive: Part is not part
@@ -296,7 +296,7 @@ func (w permission) fixed(parameters searchparam.Set) []string {
 }
 
 // forwardPatch forwards the client's patch, for the judged version only.
-func (w *write) forwardPatch(ctx context.Context, before *version) (*message.Answer, error) {
+func (w *write) forwardPatch(ctx context.Context, before *version) (*message.Response, error) {
 	if _, err := w.may.permit(ctx, before, nil); err != nil {
 		return nil, err
 	}

@@ -74,10 +74,10 @@ func (w permission) checkCovered(ctx context.Context, after *version) error {
 
 // covers reports whether a grant covers a written version, unless a policy decides.
 func (w permission) covers(ctx context.Context, g access.Grant, v *version) (bool, error) {
-	if effect := w.judge.Ruled(ctx, v.Resource); effect != "" {
+	if effect := w.judge.PolicyEffect(ctx, v.Resource); effect != "" {
 		return effect == rule.Allow, nil
 	}
-	return w.judge.Holds(ctx, g, w.judge.Rights().CoversNew(g, v.Resource))
+	return w.judge.CheckVerdict(ctx, g, w.judge.Rights().CoversNew(g, v.Resource))
 }
 
 // outside returns the error for a version that no grant covers.
@@ -180,7 +180,7 @@ func (w permission) mayRefer(ctx context.Context, g access.Grant, from resource.
 	switch {
 	case !ok:
 		return false, nil
-	case w.shared.IsNamed(to.Type) && !w.judge.MayDeny():
+	case w.shared.MayBeReferenced(to.Type) && !w.judge.MayDeny():
 		return true, nil
 	case to.Base != "": // perhaps another name of the server's own
 		return false, nil
@@ -257,14 +257,14 @@ func (x *Writes) searched(ctx context.Context, literal string) (string, error) {
 // checkSearching rejects a conditional reference.
 func checkSearching(rights *access.Rights, literal string) error {
 	path, criteria, searches := strings.Cut(literal, "?")
-	if !searches || rights.Whole(smart.AnyType, smart.Search) {
+	if !searches || rights.IsUnrestricted(smart.AnyType, smart.Search) {
 		return nil
 	}
 	of := path[strings.LastIndexByte(path, '/')+1:]
 	if !interaction.IsType(of) {
 		return message.Forbidden(message.ErrOracle, "A reference with a question mark is a search: no scope allows it on all types.")
 	}
-	if list, err := smart.ParseParameters(criteria); err != nil || !rights.Whole(of, smart.Search) || reachesOther(list) {
+	if list, err := smart.ParseParameters(criteria); err != nil || !rights.IsUnrestricted(of, smart.Search) || reachesOther(list) {
 		return message.Forbidden(message.ErrOracle, "A conditional reference to %s is a search: no scope allows it on all resources that it may tell of.", of)
 	}
 	return nil
@@ -284,7 +284,7 @@ func reachesOther(list []smart.Parameter) bool {
 // MayAct reports whether a stored resource of the type could make the FHIR server send or request more than the token may. A
 // token that may read and search everything gains nothing.
 func MayAct(rights *access.Rights, resourceType string) bool {
-	return !rights.Whole(smart.AnyType, message.ReadSearch) && access.EffectOf(resourceType) != access.Inert
+	return !rights.IsUnrestricted(smart.AnyType, message.ReadSearch) && access.SideEffectOf(resourceType) != access.Inert
 }
 
 // checkEffect rejects a version that could make the FHIR server send or request something that no scope allows.
@@ -292,7 +292,7 @@ func (x *Writes) checkEffect(res resource.Resource, text []byte) error {
 	if !MayAct(x.Judge.Rights(), res.Type) {
 		return nil
 	}
-	switch access.EffectOf(res.Type) {
+	switch access.SideEffectOf(res.Type) {
 	case access.Sends:
 		return x.checkSubscription(res, text)
 	case access.Asks:
@@ -300,7 +300,7 @@ func (x *Writes) checkEffect(res resource.Resource, text []byte) error {
 	case access.Carries:
 		return x.checkCarrier(res, text)
 	}
-	return message.Beyond(x.Judge.Rights(), message.ErrOracle, "A %s changes what this server finds or does for others: only scopes to read and search everything allow to write one.", res.Type)
+	return message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrOracle, "A %s changes what this server finds or does for others: only scopes to read and search everything allow to write one.", res.Type)
 }
 
 // maySearch reports whether the token may read all matches of a search, which are not judged later. The search must use the
@@ -311,7 +311,7 @@ func (x *Writes) maySearch(criteria string) bool {
 	if err != nil || i.Kind != interaction.TypeSearch || !x.Searches.IsPlain(i) || x.Judge.MayDeny() {
 		return false
 	}
-	return x.Judge.Rights().Whole(i.Type, message.ReadSearch) || slices.ContainsFunc(x.Judge.Rights().For(i.Type, message.ReadSearch), func(g access.Grant) bool {
+	return x.Judge.Rights().IsUnrestricted(i.Type, message.ReadSearch) || slices.ContainsFunc(x.Judge.Rights().For(i.Type, message.ReadSearch), func(g access.Grant) bool {
 		return g.Patient == "" && !g.ByRule && len(g.Constraint) > 0 &&
 			!slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool { return !slices.Contains(i.Parameters, p) })
 	})
@@ -356,7 +356,7 @@ func (x *Writes) checkQuestion(in, said string) error {
 		}
 	case strings.HasPrefix(of, "$"):
 	case err == nil && i.Type != "" && strings.Contains(path, "/"):
-		if i.Kind == interaction.Read && x.Judge.Rights().Whole(i.Type, smart.Read) {
+		if i.Kind == interaction.Read && x.Judge.Rights().IsUnrestricted(i.Type, smart.Read) {
 			return nil
 		}
 	default:
@@ -376,11 +376,11 @@ func (x *Writes) checkCarrier(res resource.Resource, text []byte) error {
 		if slices.Contains(storedKinds, resource.Text(kind)) {
 			return nil
 		}
-		return message.Beyond(x.Judge.Rights(), message.ErrOracle, "A stored Bundle of this type may be carried out: only scopes to read and search everything allow to write one.")
+		return message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrOracle, "A stored Bundle of this type may be carried out: only scopes to read and search everything allow to write one.")
 	}
 	return message.EachString(text, func(_, said string) error {
 		if strings.Contains(said, "SubscriptionTopic") {
-			return message.Beyond(x.Judge.Rights(), message.ErrOracle, "A SubscriptionTopic says what is sent to others: only scopes to read and search everything allow to write one.")
+			return message.UnrestrictedScopeRequired(x.Judge.Rights(), message.ErrOracle, "A SubscriptionTopic says what is sent to others: only scopes to read and search everything allow to write one.")
 		}
 		return nil
 	})

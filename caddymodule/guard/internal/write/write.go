@@ -52,13 +52,13 @@ type Result struct {
 }
 
 // Collector takes the call for the FHIR server, in place of the server, with the data for the response.
-type Collector func(r Result, c message.Call) (*message.Answer, error)
+type Collector func(r Result, c message.Call) (*message.Response, error)
 
 // Writes answers the writes of one request.
 type Writes struct {
 	Server   *fhirserver.Server // sends requests to the FHIR server
 	Judge    *judge.Judge       // judges the responses of the FHIR server
-	At       message.Addresses  // public addresses of the FHIR API
+	Addresses       message.Addresses  // public addresses of the FHIR API
 	Searches *search.Searches   // resolves criteria
 	Reads    *read.Reads        // reads the stored version
 	Shared   access.Shared      // rules for types outside of compartments
@@ -109,7 +109,7 @@ func (x *Writes) planned(ctx context.Context, i interaction.Interaction) (*searc
 // isForwarded reports whether the FHIR server processes the client's request itself, because the scopes cover every resource
 // that it may find and change.
 func (w *write) isForwarded() bool {
-	return w.whole && (!w.isConditional() || !w.criteria.Nothing && w.in.Judge.Rights().Whole(w.i.Type, smart.Search))
+	return w.whole && (!w.isConditional() || !w.criteria.Nothing && w.in.Judge.Rights().IsUnrestricted(w.i.Type, smart.Search))
 }
 
 // forwardedCriteria returns the query and If-None-Exist with the criteria for the FHIR server, after the rules for searches.
@@ -140,16 +140,16 @@ func (w *write) resolve(ctx context.Context) error {
 // newWrite rejects writes that no scope permits, regardless of the resource.
 func (x *Writes) newWrite(ctx context.Context, c message.Call, i interaction.Interaction) (*write, error) {
 	p, rights := i.Permission()&^smart.Search, x.Judge.Rights()
-	w := &write{in: x, c: c, i: i, whole: rights.Whole(i.Type, p) && (p == smart.Delete || len(rights.Opening(i.Type)) == 0)}
+	w := &write{in: x, c: c, i: i, whole: rights.IsUnrestricted(i.Type, p) && (p == smart.Delete || len(rights.Opening(i.Type)) == 0)}
 	w.may = permission{judge: x.Judge, shared: x.Shared, resourceType: i.Type, grants: rights.For(i.Type, p)}
 	switch {
 	case len(w.may.grants) == 0:
-		return nil, message.Refused(rights, i)
+		return nil, message.InsufficientScope(rights, i)
 	case i.Type == "Patient" && p&(smart.Create|smart.Delete) != 0:
 		w.may.grants = slices.DeleteFunc(w.may.grants, func(g access.Grant) bool { return g.Patient != "" })
 	}
 	if len(w.may.grants) == 0 {
-		return nil, message.Forbidden(message.ErrScope, "Under scopes that are bound to a patient, no Patient is created or deleted.").Lifted(message.Lacking(rights, i))
+		return nil, message.Forbidden(message.ErrScope, "Under scopes that are bound to a patient, no Patient is created or deleted.").Lifted(message.MissingScopes(rights, i))
 	}
 	if extra := w.extra(); extra != "" {
 		return nil, message.Forbidden(message.ErrScope, "%s is not allowed under these scopes.", extra)
@@ -175,16 +175,16 @@ func (w *write) extra() string {
 // MayExtend reports whether the scopes allow all other resources that a write may affect: on HAPI, those that refer to a
 // deleted one, and a Provenance (R4 provenance.html#header).
 func MayExtend(rights *access.Rights, header http.Header, i interaction.Interaction) bool {
-	if header.Get("X-Provenance") != "" && (!rights.Whole(smart.AnyType, smart.Search) || !rights.Whole("Provenance", smart.Create)) {
+	if header.Get("X-Provenance") != "" && (!rights.IsUnrestricted(smart.AnyType, smart.Search) || !rights.IsUnrestricted("Provenance", smart.Create)) {
 		return false
 	}
 	cascades := header.Get("X-Cascade") != "" || slices.ContainsFunc(i.Parameters, isCascade)
-	return !cascades || rights.Whole(smart.AnyType, smart.Delete)
+	return !cascades || rights.IsUnrestricted(smart.AnyType, smart.Delete)
 }
 
 // newVersion parses the resource in the client's body.
 func (w *write) newVersion(text []byte) (*version, error) {
-	res, err := resource.Parse(text, w.in.At.Base)
+	res, err := resource.Parse(text, w.in.Addresses.Base)
 	switch {
 	case err != nil:
 		return nil, message.Invalid(err, "The body is no resource in JSON that has one reading.")
@@ -203,11 +203,11 @@ var errAbsent = fmt.Errorf("%w: it is not there", message.ErrOutside)
 // current reads the version that is to be changed. An uncovered resource is handled like a missing one.
 func (w *write) current(ctx context.Context) (*version, error) {
 	of := interaction.Reference{Type: w.i.Type, ID: w.i.ID}
-	a, err := w.in.Server.Ask(ctx, message.Get(of.String(), ""))
+	a, err := w.in.Server.Do(ctx, message.Get(of.String(), ""))
 	if err != nil {
 		return nil, err
 	}
-	res, err := w.in.Judge.Stored(ctx, of, w.may.grants, a)
+	res, err := w.in.Judge.ReadForUpdate(ctx, of, w.may.grants, a)
 	refusal, _ := errors.AsType[*guard.Error](err)
 	switch {
 	case refusal != nil && errors.Is(err, message.ErrOutside) && a.Status == http.StatusNotFound:
@@ -222,13 +222,13 @@ func (w *write) current(ctx context.Context) (*version, error) {
 var errNoVersion = errors.New("the FHIR server tells no version, so that the one judged could be another when it is written")
 
 // held returns the version with the ETag for If-Match, if it meets the client's conditions.
-func (w *write) held(res resource.Resource, a *message.Answer) (*version, error) {
+func (w *write) held(res resource.Resource, a *message.Response) (*version, error) {
 	etag := a.Header.Get("Etag")
 	if etag == "" && res.VersionID != "" {
 		etag = `W/"` + res.VersionID + `"`
 	}
 	if etag == "" {
-		return nil, message.Withheld(errNoVersion)
+		return nil, message.NewWithheldError(errNoVersion)
 	}
 	match, none := w.c.Header.Values("If-Match"), w.c.Header.Values("If-None-Match")
 	if len(match) > 0 && !namesETag(match, etag) || namesETag(none, etag) {
@@ -243,7 +243,7 @@ func namesETag(condition []string, etag string) bool {
 }
 
 // Create answers a create, conditional or not. The id in the body is ignored (R4 http.html#create).
-func (x *Writes) Create(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *Writes) Create(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err
@@ -278,22 +278,22 @@ func (x *Writes) Create(ctx context.Context, c message.Call, i interaction.Inter
 }
 
 // found returns the response to a conditional create of a resource that already exists (R4 http.html#ccreate).
-func (x *Writes) found(ctx context.Context, resourceType, id string, err error) (*message.Answer, error) {
+func (x *Writes) found(ctx context.Context, resourceType, id string, err error) (*message.Response, error) {
 	if err != nil {
 		return nil, err
 	}
 	of := interaction.Reference{Type: resourceType, ID: id}
 	a, err := x.Reads.Read(ctx, message.Get(of.String(), ""), interaction.Interaction{Kind: interaction.Read, Type: of.Type, ID: of.ID})
 	if err != nil {
-		a = message.NewAnswer(http.StatusOK, nil)
+		a = message.NewResponse(http.StatusOK, nil)
 	}
-	a.Header.Set("Location", x.At.URL(of.String(), ""))
+	a.Header.Set("Location", x.Addresses.URL(of.String(), ""))
 	return a, nil
 }
 
 // Update answers an update, conditional or not. Unless the scopes cover the whole type, a single grant must cover the resource
 // both before and after the update.
-func (x *Writes) Update(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *Writes) Update(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err
@@ -317,7 +317,7 @@ func (x *Writes) Update(ctx context.Context, c message.Call, i interaction.Inter
 
 // updateTo writes a version of the resource with the write's id. A version that no grant covers is rejected before the stored
 // version is read.
-func (w *write) updateTo(ctx context.Context, after *version) (*message.Answer, error) {
+func (w *write) updateTo(ctx context.Context, after *version) (*message.Response, error) {
 	if err := w.may.checkCovered(ctx, after); err != nil {
 		return nil, err
 	}
@@ -341,7 +341,7 @@ func (x *Writes) mayUpsert(resourceType string, err error) bool {
 
 // upsert creates a resource with the client's id. If-None-Match prevents FHIR servers that support it from overwriting a
 // resource created in the meantime.
-func (w *write) upsert(ctx context.Context, after *version) (*message.Answer, error) {
+func (w *write) upsert(ctx context.Context, after *version) (*message.Response, error) {
 	if w.c.Header.Get("If-Match") != "" {
 		return nil, message.NotFound()
 	}
@@ -354,7 +354,7 @@ func (w *write) upsert(ctx context.Context, after *version) (*message.Answer, er
 }
 
 // updateMatch updates the resource that matches the criteria, or creates one (R4 http.html#cond-update).
-func (w *write) updateMatch(ctx context.Context, after *version) (*message.Answer, error) {
+func (w *write) updateMatch(ctx context.Context, after *version) (*message.Response, error) {
 	id, err := w.criteria.One(ctx)
 	switch {
 	case err != nil:
@@ -381,7 +381,7 @@ func (w *write) updateMatch(ctx context.Context, after *version) (*message.Answe
 }
 
 // upsertUnmatched creates a resource with the client's id, which must not exist: the criteria do not match it.
-func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.Answer, error) {
+func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.Response, error) {
 	w.i.ID = after.ID
 	if err := w.may.checkCovered(ctx, after); err != nil {
 		return nil, err
@@ -402,7 +402,7 @@ func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.A
 //
 // Some FHIR servers, such as HAPI, ignore If-Match on a delete. If the server supports conditional deletes, the delete
 // therefore has criteria that match only as long as the grant covers the resource.
-func (x *Writes) Delete(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *Writes) Delete(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Response, error) {
 	w, err := x.newWrite(ctx, c, i)
 	switch {
 	case err != nil:
@@ -433,7 +433,7 @@ func (x *Writes) Delete(ctx context.Context, c message.Call, i interaction.Inter
 	if err != nil || !a.Succeeded() {
 		return a, err
 	}
-	return message.NewAnswer(http.StatusNoContent, nil), nil
+	return message.NewResponse(http.StatusNoContent, nil), nil
 }
 
 // ConditionalDeletes are the types with conditional deletes in the FHIR server's CapabilityStatement. The zero value
@@ -476,7 +476,7 @@ func (d *ConditionalDeletes) supports(ctx context.Context, server *fhirserver.Se
 
 // conditionalDeletes reads the FHIR server's statement.
 func conditionalDeletes(ctx context.Context, server *fhirserver.Server) (map[string]bool, error) {
-	a, err := server.Ask(ctx, message.Get("metadata", ""))
+	a, err := server.Do(ctx, message.Get("metadata", ""))
 	if err != nil {
 		return nil, err
 	}
@@ -517,7 +517,7 @@ func (w *write) confinedDelete(ctx context.Context, g access.Grant, before *vers
 // checkDeleted returns an error if a resource still exists after a confined delete. FHIR servers respond alike whether or not
 // the criteria matched.
 func (w Result) checkDeleted(ctx context.Context) error {
-	a, err := w.server.Ask(ctx, message.Get(w.Confined.String(), ""))
+	a, err := w.server.Do(ctx, message.Get(w.Confined.String(), ""))
 	switch {
 	case err != nil:
 		return err
@@ -562,7 +562,7 @@ func (w *write) headers() http.Header {
 }
 
 // forward forwards the client's request with the client's conditions.
-func (w *write) forward(ctx context.Context) (*message.Answer, error) {
+func (w *write) forward(ctx context.Context) (*message.Response, error) {
 	query, ifNoneExist := w.forwardedCriteria()
 	c := w.c
 	c.Header, c.Query = w.headers(), query
@@ -582,23 +582,23 @@ func (w *write) forward(ctx context.Context) (*message.Answer, error) {
 
 // send sends a write to the FHIR server, and returns the client's response. In a transaction, the write waits for the other
 // entries.
-func (w *write) send(ctx context.Context, c message.Call) (*message.Answer, error) {
+func (w *write) send(ctx context.Context, c message.Call) (*message.Response, error) {
 	if w.in.Collect != nil {
 		return w.in.Collect(w.result(), c)
 	}
-	a, err := w.in.Server.Ask(ctx, c)
+	a, err := w.in.Server.Do(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return w.result().Told(ctx, a)
+	return w.result().ClientResponse(ctx, a)
 }
 
 func (w *write) result() Result {
-	return Result{Judge: w.in.Judge, at: w.in.At, C: w.c, i: w.i, Confined: w.confined, server: w.in.Server}
+	return Result{Judge: w.in.Judge, at: w.in.Addresses, C: w.c, i: w.i, Confined: w.confined, server: w.in.Server}
 }
 
-// Told returns the client's response to a write from the FHIR server's response.
-func (w Result) Told(ctx context.Context, a *message.Answer) (*message.Answer, error) {
+// ClientResponse returns the client's response to a write from the FHIR server's response.
+func (w Result) ClientResponse(ctx context.Context, a *message.Response) (*message.Response, error) {
 	if !a.Succeeded() {
 		return w.failure(a)
 	}
@@ -609,7 +609,7 @@ func (w Result) Told(ctx context.Context, a *message.Answer) (*message.Answer, e
 	}
 	if w.wantsOutcome() {
 		a = a.With(w.outcome(a))
-		a.Said = true
+		a.IsOutcome = true
 		a.Header.Set("Content-Type", message.TypeJSON)
 		return a, nil
 	}
@@ -628,9 +628,9 @@ func (w Result) wantsOutcome() bool {
 }
 
 // outcome returns the requested OperationOutcome: success, and the FHIR server's issues about the client's input.
-func (w Result) outcome(a *message.Answer) []byte {
+func (w Result) outcome(a *message.Response) []byte {
 	issues := []message.Issue{{Severity: "information", Code: "informational", Diagnostics: "The FHIR server has done the write."}}
-	for _, i := range message.IssuesOf(a, w.C.Said()) {
+	for _, i := range message.IssuesOf(a, w.C.SentTerms()) {
 		if i.Diagnostics != "" {
 			issues = append(issues, i)
 		}
@@ -641,7 +641,7 @@ func (w Result) outcome(a *message.Answer) []byte {
 
 // isShown reports whether a response is the written resource and the client may read it. A response that cannot be judged is
 // not shown, although the write has succeeded.
-func (w Result) isShown(ctx context.Context, a *message.Answer) bool {
+func (w Result) isShown(ctx context.Context, a *message.Response) bool {
 	grants := w.Judge.Rights().For(w.i.Type, smart.Read)
 	if len(grants) == 0 || !a.IsJSON() {
 		return false
@@ -650,7 +650,7 @@ func (w Result) isShown(ctx context.Context, a *message.Answer) bool {
 	if err != nil || res.Type != w.i.Type || w.i.ID != "" && res.ID != w.i.ID {
 		return false
 	}
-	ok, err := w.Judge.Covered(ctx, res, grants)
+	ok, err := w.Judge.IsCovered(ctx, res, grants)
 	return ok && err == nil
 }
 
@@ -661,20 +661,20 @@ var (
 
 // failure returns the client's response to a failed write: the status, and the issues about the client's input. For a patch,
 // the issues describe the patched resource, so they require read access.
-func (w Result) failure(a *message.Answer) (*message.Answer, error) {
+func (w Result) failure(a *message.Response) (*message.Response, error) {
 	isPatch := w.i.Kind == interaction.Patch || w.i.Kind == interaction.ConditionalPatch
 	if isPatch && len(w.Judge.Rights().For(w.i.Type, smart.Read)) == 0 {
 		return nil, w.Refusal(a, nil)
 	}
-	s := w.C.Said()
-	if outcome := message.Invalidated(a, s); outcome != nil {
+	s := w.C.SentTerms()
+	if outcome := message.InvalidBodyResponse(a, s); outcome != nil {
 		return outcome, nil
 	}
 	return nil, w.Refusal(a, s)
 }
 
 // Refusal returns the error for a rejected write, with the FHIR server's reasons about the client's input.
-func (w Result) Refusal(a *message.Answer, s message.Said) error {
+func (w Result) Refusal(a *message.Response, s message.SentTerms) error {
 	cause := fmt.Errorf("%w: %d", errRefused, a.Status)
 	switch status := a.Status; {
 	case status == http.StatusTooManyRequests, status/100 == 5:
@@ -686,7 +686,7 @@ func (w Result) Refusal(a *message.Answer, s message.Said) error {
 	case status/100 != 4, status == http.StatusUnauthorized, status == http.StatusProxyAuthRequired:
 		return &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not write.", Err: cause}
 	default:
-		return &guard.Error{Status: status, Description: message.Explained(message.RefusesWrite, a, s), Err: cause}
+		return &guard.Error{Status: status, Description: message.ExplainRejection(message.RefusesWrite, a, s), Err: cause}
 	}
 }
 

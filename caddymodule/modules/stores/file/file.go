@@ -53,7 +53,7 @@ type pooledFile struct {
 }
 
 func newPooledFile(path string, maxEntries int) pooledFile {
-	f := boltstore.New(path, maxEntries, store.EndingKinds...)
+	f := boltstore.New(path, maxEntries, store.RevocationKinds...)
 	return pooledFile{f, stores.NewLocalWatch("file", f), &runningMark{path: path + ".running"}}
 }
 
@@ -63,7 +63,7 @@ func (f pooledFile) Destruct() error {
 	return f.file.Close()
 }
 
-// Watch implements [stores.Watched].
+// Watch implements [stores.WatchProvider].
 func (f *Store) Watch() *stores.Watch { return f.watched }
 
 // CaddyModule returns the Caddy module information.
@@ -130,15 +130,15 @@ func (f *Store) open(logger *slog.Logger, wait time.Duration) error {
 	}
 }
 
-// Claim rejects the file of another issuer.
-func (f *Store) Claim(ctx context.Context, issuer string) (isNew bool, err error) {
+// CheckIssuer rejects the file of another issuer.
+func (f *Store) CheckIssuer(ctx context.Context, issuer string) (isNew bool, err error) {
 	entries, _ := f.file.Size()
-	mark, err := store.Claim(ctx, f.file, issuer)
+	mark, err := store.AssignIssuer(ctx, f.file, issuer)
 	if err == nil {
-		f.watched.Claimed(mark)
+		f.watched.RecordMark(mark)
 	}
 	if _, other := errors.AsType[*store.OtherIssuerError](err); other {
-		err = fmt.Errorf("durable store: %w: give each issuer a file of its own (path), instead of %s", err, f.key)
+		err = fmt.Errorf("durable store: %w: set a separate file (path) for each issuer instead of %s", err, f.key)
 	}
 	return entries == 0, err
 }
@@ -146,13 +146,13 @@ func (f *Store) Claim(ctx context.Context, issuer string) (isNew bool, err error
 // batch is the number of entries that are copied to a file before a sync to disk.
 const batch = 5000
 
-// OpenCopy implements [stores.Copied].
+// OpenCopy implements [stores.CopySource].
 func (f *Store) OpenCopy(mayMake bool, wait time.Duration) (*stores.Copy, error) {
 	if _, err := os.Stat(f.key); err != nil && !mayMake {
-		return nil, fmt.Errorf("its durable store is not there: %w", err)
+		return nil, fmt.Errorf("durable store does not exist: %w", err)
 	}
 	if err := f.open(slog.New(slog.DiscardHandler), wait); err != nil {
-		return nil, fmt.Errorf("a gateway may still run with it: %w", err)
+		return nil, fmt.Errorf("a gateway may still be using the store: %w", err)
 	}
 	return &stores.Copy{Copyable: f.file, Name: "the file " + f.key, Identity: f.key, Batch: batch}, nil
 }
@@ -191,12 +191,12 @@ var (
 	_ store.Store           = (*Store)(nil)
 	_ caddy.CleanerUpper    = (*Store)(nil)
 	_ caddyfile.Unmarshaler = (*Store)(nil)
-	_ stores.Located        = (*Store)(nil)
+	_ stores.FileStore        = (*Store)(nil)
 	_ stores.Starter        = (*Store)(nil)
 	_ stores.Stopper        = (*Store)(nil)
-	_ stores.Claimer        = (*Store)(nil)
-	_ stores.Watched        = (*Store)(nil)
-	_ stores.Copied         = (*Store)(nil)
+	_ stores.IssuerChecker        = (*Store)(nil)
+	_ stores.WatchProvider        = (*Store)(nil)
+	_ stores.CopySource         = (*Store)(nil)
 )
 
 // runningMark is an empty file next to a durable store, from the start of a gateway until it begins to stop. If the store is
@@ -211,7 +211,7 @@ type runningMark struct {
 
 func (m *runningMark) write(logger *slog.Logger) {
 	if err := os.WriteFile(m.path, nil, 0o600); err != nil {
-		logger.Warn("a second gateway would wait for this one instead of failing at once", "error", err)
+		logger.Warn("marking the durable store as in use failed: a second gateway will wait instead of failing immediately", "error", err)
 		return
 	}
 	m.written.Store(true)

@@ -37,7 +37,7 @@ type pooledStore struct {
 }
 
 func newPooledStore(maxEntries int) pooledStore {
-	m := store.NewMemory(maxEntries, time.Minute, store.EndingKinds...)
+	m := store.NewMemory(maxEntries, time.Minute, store.RevocationKinds...)
 	return pooledStore{m, stores.NewLocalWatch("memory", m)}
 }
 
@@ -46,11 +46,11 @@ func (p pooledStore) Destruct() error {
 	return nil
 }
 
-// Watch implements [stores.Watched].
+// Watch implements [stores.WatchProvider].
 func (m *Store) Watch() *stores.Watch { return m.watched }
 
-// Volatile implements [stores.Volatile].
-func (*Store) Volatile() string {
+// VolatilityReason implements [stores.VolatileStore].
+func (*Store) VolatilityReason() string {
 	return "store memory is the memory of this process: sessions and refresh tokens end with it"
 }
 
@@ -101,6 +101,6 @@ var (
 	_ caddy.CleanerUpper    = (*Store)(nil)
 	_ caddyfile.Unmarshaler = (*Store)(nil)
 	_ stores.Starter        = (*Store)(nil)
-	_ stores.Watched        = (*Store)(nil)
-	_ stores.Volatile       = (*Store)(nil)
+	_ stores.WatchProvider        = (*Store)(nil)
+	_ stores.VolatileStore       = (*Store)(nil)
 )
