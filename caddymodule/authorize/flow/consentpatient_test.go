@@ -78,7 +78,7 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 		down    bool
 		want    []string
 	}{
-		"with a birthday": {"ada", false, []string{"opened for <strong>Ada Lovelace</strong>, born on 1815-12-10", "<legend>Health records of Ada Lovelace</legend>"}},
+		"with a birthday": {"ada", false, []string{"opened for <strong>Ada Lovelace</strong>, born on <span class=\"whole\">Dec 10, 1815</span>.", "<legend>Health records of Ada Lovelace</legend>"}},
 		"without one":     {"bob", false, []string{"opened for <strong>Bob Brown</strong>.", "<legend>Health records of Bob Brown</legend>"}},
 		"unreadable":      {"ada", true, []string{"opened for the patient with the id <strong>ada</strong>", "<legend>Health records of the patient with the id ada</legend>"}},
 	} {
@@ -156,7 +156,9 @@ func TestAccountSaysWhoseRecords(t *testing.T) {
 		giving(b, opening(b, "ada", asking("openid launch/patient patient/*.rs", nil)), untick())
 		time.Sleep(72 * time.Hour)
 		giving(b, opening(b, "bob", asking("openid launch/patient patient/*.rs", nil)), untick())
-		year := func(days int) string { return time.Now().UTC().AddDate(0, 0, days).Format(time.DateOnly) }
+		year := func(days int) string {
+			return `<span class="whole">` + time.Now().UTC().AddDate(0, 0, days).Format("Jan 2, 2006") + "</span>"
+		}
 		page := authorizetest.AccountPage(b, "")
 		authorizetest.WantText(t, page,
 			"<strong>Health records of Ada Lovelace</strong><br>Access given: 3 days ago<br>Until "+year(362)+" at the latest",
@@ -176,7 +178,7 @@ func TestAccountSaysUntilChosenDay(t *testing.T) {
 		})
 		q := asking("openid launch/patient patient/*.rs offline_access", nil)
 		b.Redeem(giving(b, opening(b, "ada", q), func(form url.Values) { form.Set("days", "1") }))
-		want := "<br>Until " + time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly) + " at the latest"
+		want := `<br>Until <span class="whole">` + time.Now().UTC().AddDate(0, 0, 1).Format("Jan 2, 2006") + "</span> at the latest"
 		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, want) || !strings.Contains(page, "keeps access when you sign out") {
 			t.Errorf("%q is not on the page: %s", want, page)
 		}

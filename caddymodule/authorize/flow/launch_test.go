@@ -136,7 +136,7 @@ func TestPickPatient(t *testing.T) {
 	b := authorizetest.NewLaunching(t, h, "Practitioner/alice", nil)
 	q := authorizetest.Request(url.Values{"scope": {"openid launch/patient launch/encounter patient/*.rs offline_access"}})
 	page, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
-	if !strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || !strings.Contains(page, "1815-12-10") {
+	if !strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || !strings.Contains(page, "Dec 10, 1815") {
 		t.Errorf("%s", page)
 	}
 	if h.Last.FHIRUser != authorizetest.FHIRBase+"/Practitioner/alice" || h.Last.Scope != "user/Patient.rs user/Encounter.rs" {

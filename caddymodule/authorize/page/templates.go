@@ -60,7 +60,7 @@ func (l *translation) functions() template.FuncMap {
 	}
 }
 
-// whole marks text that people compare or copy, e.g. a record number, as unbreakable if it fits on a line.
+// whole marks text that people compare or copy, e.g. a record number or date, as unbreakable if it fits on a line.
 func whole(text string) template.HTML {
 	return template.HTML(`<span class="whole">` + template.HTMLEscapeString(text) + "</span>")
 }

@@ -133,11 +133,13 @@ func wait(d time.Duration) *Text {
 	}
 }
 
-// date formats a FHIR date or time for the language. A year, or year and month, is unchanged.
+// date formats a FHIR date or time for the language, with the month as a word: 01/05/1970 means
+// different days in different regions. Other texts, such as a year, are unchanged.
 func (l *translation) date(text string) string {
-	for layout, shown := range map[string]*Text{time.DateOnly: T("2006-01-02"), time.RFC3339: T("2006-01-02 15:04")} {
+	months := strings.Fields(l.format(T("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec")))
+	for layout, shown := range map[string]*Text{"2006-01": T("Jan 2006"), time.DateOnly: T("Jan 2, 2006"), time.RFC3339: T("Jan 2, 2006, 3:04 PM")} {
 		if at, err := time.Parse(layout, text); err == nil {
-			return at.Format(fmt.Sprint(l.translate(shown)))
+			return strings.Replace(at.Format(l.format(shown)), at.Format("Jan"), months[at.Month()-1], 1)
 		}
 	}
 	return text

@@ -56,15 +56,18 @@ func TestTranslate(t *testing.T) {
 func TestDate(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]map[string]string{
-		"1970":                          {"en": "1970", "de": "1970"},
-		"1970-05":                       {"en": "1970-05", "de": "1970-05"},
-		"1970-05-01":                    {"en": "1970-05-01", "de": "01.05.1970", "fr": "01/05/1970", "es": "01/05/1970", "nl": "01-05-1970"},
-		"2026-05-01T09:30:00.000+02:00": {"en": "2026-05-01 09:30", "de": "01.05.2026 09:30"},
-		"soon":                          {"en": "soon"},
+		"1970":       {"en": "1970", "en-GB": "1970", "de": "1970", "fr": "1970", "es": "1970", "nl": "1970"},
+		"1970-08":    {"en": "Aug 1970", "en-GB": "Aug 1970", "de": "Aug. 1970", "fr": "août 1970", "es": "ago 1970", "nl": "aug 1970"},
+		"1970-05-01": {"en": "May 1, 1970", "en-GB": "1 May 1970", "de": "1. Mai 1970", "fr": "1 mai 1970", "es": "1 may 1970", "nl": "1 mei 1970"},
+		"2026-11-30T15:04:05.000+02:00": {
+			"en": "Nov 30, 2026, 3:04 PM", "en-GB": "30 Nov 2026, 15:04", "de": "30. Nov. 2026, 15:04",
+			"fr": "30 nov. 2026, 15:04", "es": "30 nov 2026, 15:04", "nl": "30 nov 2026, 15:04",
+		},
+		"soon": {"en": "soon", "en-GB": "soon", "de": "soon", "fr": "soon", "es": "soon", "nl": "soon"},
 	} {
 		for _, l := range languages {
-			if want, ok := want[l.tag.String()]; ok && l.date(text) != want {
-				t.Errorf("%s in %s: %s, want %s", text, l.tag, l.date(text), want)
+			if got := l.date(text); got != want[l.tag.String()] {
+				t.Errorf("%s in %s: %s, want %s", text, l.tag, got, want[l.tag.String()])
 			}
 		}
 	}
@@ -75,6 +78,7 @@ func TestLanguageOf(t *testing.T) {
 	tests := []struct{ name, locales, query, header, want string }{
 		{"nothing said", "", "", "", "en"},
 		{"browser's", "", "", "de-AT,de;q=0.9,en;q=0.8", "de"},
+		{"the region's", "", "", "en-AU", "en-GB"},
 		{"browser's second", "", "", "ja, fr;q=0.5", "fr"},
 		{"by weight", "", "", "en;q=0.1, es;q=0.9", "es"},
 		{"any", "", "", "*", "en"},

@@ -225,7 +225,8 @@ func TestTemplatesHaveNoOtherTexts(t *testing.T) {
 	}
 }
 
-// Every text is translated to every language with the same verbs, and no translation is unused.
+// Every text is translated to every language with the same verbs, and no translation is unused. A region has only the texts that
+// differ from those of its language.
 // Texts of a feature are in its folder unless the core has them.
 func TestTranslationsAreComplete(t *testing.T) {
 	t.Parallel()
@@ -245,7 +246,9 @@ func TestTranslationsAreComplete(t *testing.T) {
 				if !ok {
 					translated = ofCore[text]
 				}
-				checkTranslation(t, language, u, translated)
+				if translated != nil || !strings.Contains(language, "-") {
+					checkTranslation(t, language, u, translated)
+				}
 			}
 			for text := range texts[language] {
 				if _, ok := used[text]; !ok {

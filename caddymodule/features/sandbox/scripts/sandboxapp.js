@@ -93,7 +93,8 @@
 	};
 	const quantityOf = (o) => o?.valueQuantity ? `${o.valueQuantity.value} ${o.valueQuantity.unit ?? ""}`.trim() : textOf(o?.valueCodeableConcept);
 	const valueOf = (o) => quantityOf(o) || (o.component ?? []).map(quantityOf).join(" / ");
-	const dayOf = (time) => /^\d{4}-\d\d-\d\d/.test(time) ? new Date(time.slice(0, 10)).toLocaleDateString(document.documentElement.lang, { timeZone: "UTC" }) : time ?? "";
+	const dateFormat = { day: "numeric", month: "short", year: "numeric" }; // as on the pages of the gateway
+	const dayOf = (time) => /^\d{4}-\d\d-\d\d/.test(time) ? new Date(time.slice(0, 10)).toLocaleDateString(document.documentElement.lang, { ...dateFormat, timeZone: "UTC" }) : time ?? "";
 	const summaries = {
 		Patient: (r) => [nameOf(r), dayOf(r.birthDate), word("gender-" + r.gender)],
 		Condition: (r) => [textOf(r.code), dayOf(r.onsetDateTime ?? r.recordedDate)],
@@ -156,7 +157,7 @@
 	const explain = (section, kind, object) => {
 		const rows = Object.entries(object).map(([name, value]) => {
 			const text = typeof value === "string" ? value : JSON.stringify(value);
-			const time = ["exp", "iat", "auth_time"].includes(name) ? ` (${new Date(value * 1000).toLocaleString(document.documentElement.lang)})` : "";
+			const time = ["exp", "iat", "auth_time"].includes(name) ? ` (${new Date(value * 1000).toLocaleString(document.documentElement.lang, { ...dateFormat, hour: "numeric", minute: "2-digit", second: "2-digit" })})` : "";
 			const short = name.endsWith("_token") ? text.slice(0, 12) + "…" : text + time;
 			return element("div", element("dt", element("code", name)), element("dd", element("code", short)), element("dd", word(kind + " " + name)));
 		});
