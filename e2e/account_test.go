@@ -74,11 +74,11 @@ func TestAccountInBrowser(t *testing.T) {
 	perform(t, ctx,
 		chromedp.Navigate(g.issuer+"/oauth2/logout"),
 		chromedp.Click("//button[text()='Sign out']"),
-		chromedp.WaitVisible("//h1[text()='You are signed out']"),
+		chromedp.WaitVisible("//h1[text()='You’re signed out']"),
 		chromedp.Navigate(account), // the authenticator immediately answers the browser's request
 		chromedp.WaitVisible("//h1[text()='Your account']"),
 	)
-	if page := read(t, ctx, chromedp.Evaluate[string]("document.body.innerText")); !strings.Contains(page, "Last used: in the last hour") {
+	if page := read(t, ctx, chromedp.Evaluate[string]("document.body.innerText")); !strings.Contains(page, "Last used less than an hour ago") {
 		t.Errorf("the passkey was not used: %s", page)
 	}
 }

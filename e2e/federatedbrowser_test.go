@@ -33,8 +33,8 @@ func TestFederatedBrowser(t *testing.T) {
 	)
 	screenshot(t, ctx, "signin-at-the-provider")
 	perform(t, ctx,
-		chromedp.KeyEvent("ada"+kb.Tab+"ada-at-the-provider"+kb.Enter),                           // the user name field has the focus
-		chromedp.WaitVisible("//h1[text()='Allow Demo App?' or text()='Continue to Demo App?']"), // the provider may have shown no page
+		chromedp.KeyEvent("ada"+kb.Tab+"ada-at-the-provider"+kb.Enter),                                 // the user name field has the focus
+		chromedp.WaitVisible("//h1[text()='Give Demo App access?' or text()='Continue to Demo App?']"), // the provider may have shown no page
 		chromedp.Click("//button[text()='Allow' or text()='Continue']"),
 		chromedp.WaitVisible("//h1[text()='Back in the app']"),
 	)

@@ -96,7 +96,7 @@ func TestPickerKeepsUpWithTyping(t *testing.T) {
 	perform(t, soon(t, ctx), chromedp.KeyEvent("till"))
 	run(until("asked.length === 1"))
 	run("window.releaseFirst = release; true")
-	perform(t, soon(t, ctx), chromedp.KeyEvent("x"), chromedp.WaitVisible("//p[text()='Nobody was found. Check what you typed.']"))
+	perform(t, soon(t, ctx), chromedp.KeyEvent("x"), chromedp.WaitVisible("//p[text()='No patients match your search. Check what you entered.']"))
 	if !run("releaseFirst(); late.then(() => new Promise((done) => setTimeout(() => done(asked[0].aborted), 50)))") {
 		t.Error("the first request goes on")
 	}

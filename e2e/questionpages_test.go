@@ -35,18 +35,18 @@ func TestQuestionPages(t *testing.T) {
 			t.Errorf("%d forms, without a label: %q", page.Forms, page.Unlabelled)
 		}
 	}
-	pageLooks(t, ctx, "select-account", address("select_account"), "//h1[text()='Which account?']", forms)
-	pageLooks(t, ctx, "consent", address("consent"), "//h1[text()='Allow Demo App?']", forms)
-	pageLooks(t, ctx, "consent-german", address("consent")+"&ui_locales=de", "//h1[text()='Demo App zulassen?']", forms)
-	pageLooks(t, ctx, "consent-limited", address("consent"), "//h1[text()='Allow Demo App?']", func(t *testing.T, _ measured) {
-		perform(t, ctx, chromedp.Click("//summary[contains(text(), 'every kind')]"))
+	pageLooks(t, ctx, "select-account", address("select_account"), "//h1[text()='Choose an account']", forms)
+	pageLooks(t, ctx, "consent", address("consent"), "//h1[text()='Give Demo App access?']", forms)
+	pageLooks(t, ctx, "consent-german", address("consent")+"&ui_locales=de", "//h1[text()='Demo App Zugriff geben?']", forms)
+	pageLooks(t, ctx, "consent-limited", address("consent"), "//h1[text()='Give Demo App access?']", func(t *testing.T, _ measured) {
+		perform(t, ctx, chromedp.Click("//div[@class='item'][contains(., 'of all kinds')]/details/summary"))
 		screenshot(t, ctx, t.Name()[len("TestQuestionPages/"):])
 		forms(t, read(t, ctx, chromedp.Evaluate[measured](measure)))
 		checkAccessible(t, ctx)
 	})
 
 	perform(t, soon(t, ctx),
-		tabTo("Untick all"), chromedp.KeyEvent(" "), tabTo("Allergies"), chromedp.KeyEvent(" "),
+		tabTo("Uncheck all"), chromedp.KeyEvent(" "), tabTo("Allergies"), chromedp.KeyEvent(" "),
 		tabTo("demo.read"), chromedp.KeyEvent(" "), tabTo("Allow"), chromedp.KeyEvent(kb.Enter),
 		chromedp.WaitVisible("//h1[text()='Back in the app']"),
 	)

@@ -20,7 +20,7 @@ func TestRefusedAtSharedWorkstation(t *testing.T) {
 		chromedp.Navigate(app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), by("node-rs256"))),
 		chromedp.WaitVisible("//h1[text()='Sign in at the provider']"),
 		chromedp.KeyEvent("bob"+kb.Tab+"bob-at-the-provider"+kb.Enter),
-		chromedp.WaitVisible("//h1[text()='You may not sign in here']"),
+		chromedp.WaitVisible("//h1[text()='You don’t have access']"),
 	)
 	pageLooks(t, ctx, "refused", read(t, ctx, chromedp.Location()), "//strong[text()='Bob Brown']", func(t *testing.T, page measured) {
 		if page.Forms != 1 {
@@ -28,12 +28,12 @@ func TestRefusedAtSharedWorkstation(t *testing.T) {
 		}
 	})
 	perform(t, soon(t, ctx),
-		chromedp.Click("//button[text()='Sign out at General Hospital and use another account']"),
+		chromedp.Click("//button[text()='Sign out of General Hospital and use another account']"),
 		chromedp.WaitVisible("//h1[text()='Sign out of the provider?']"),
 		chromedp.Click("//button[text()='Sign out']"),
 		chromedp.WaitVisible("//h1[text()='Sign in at the provider']"),
 		chromedp.KeyEvent("ada"+kb.Tab+"ada-at-the-provider"+kb.Enter),
-		chromedp.WaitVisible("//h1[text()='Allow Demo App?' or text()='Continue to Demo App?']"),
+		chromedp.WaitVisible("//h1[text()='Give Demo App access?' or text()='Continue to Demo App?']"),
 		chromedp.Click("//button[text()='Allow' or text()='Continue']"),
 		chromedp.WaitVisible("//h1[text()='Back in the app']"),
 	)

@@ -74,7 +74,7 @@ func TestLockoutPage(t *testing.T) {
 			name := fmt.Sprintf("signin-wait-%d-%s", width, scheme)
 			t.Run(name, func(t *testing.T) {
 				alert := ""
-				for tries := 0; !strings.HasPrefix(alert, "Too many wrong tries."); tries++ { // the wait doubles, so it soon exceeds the duration of an attempt
+				for tries := 0; !strings.HasPrefix(alert, "Too many attempts."); tries++ { // the wait doubles, so it soon exceeds the duration of an attempt
 					if tries == 5 {
 						t.Fatalf("the page says %q", alert)
 					}

@@ -423,7 +423,7 @@ func (p *relyingParty) refused(q url.Values, a *authorizationResponse, mode stri
 // shownError checks that a request ends at an error page without a redirect.
 func (p *relyingParty) shownError(a *authorizationResponse) {
 	p.t.Helper()
-	if a.status != http.StatusBadRequest || !strings.Contains(a.page, "This link does not work") || a.query != nil || a.form != nil {
+	if a.status != http.StatusBadRequest || !strings.Contains(a.page, "This link doesn’t work") || a.query != nil || a.form != nil {
 		p.t.Errorf("status %d, query %v, form %v: %s", a.status, a.query, a.form, a.page)
 	}
 }

@@ -125,7 +125,7 @@ func moduleLogoutNoState(p *relyingParty) {
 func moduleLogoutPage(p *relyingParty) {
 	q := p.logoutRequest()
 	q.Del("post_logout_redirect_uri")
-	p.checkPage(p.logOut(q), http.StatusOK, "You are signed out")
+	p.checkPage(p.logOut(q), http.StatusOK, "You’re signed out")
 	p.checkSignedIn(false)
 }
 
@@ -146,7 +146,7 @@ func moduleLogoutRefused(name string, change func(t testing.TB, idToken string) 
 		if q.Set(name, change(p.t, q.Get("id_token_hint"))); q.Get(name) == "" {
 			q.Del(name)
 		}
-		p.checkPage(p.logOut(q), http.StatusBadRequest, "This link does not work")
+		p.checkPage(p.logOut(q), http.StatusBadRequest, "This link doesn’t work")
 		p.checkSignedIn(true)
 	}
 }
@@ -158,7 +158,7 @@ func moduleLogoutAsks(names ...string) func(*relyingParty) {
 		maps.DeleteFunc(q, func(name string, _ []string) bool { return !slices.Contains(names, name) })
 		form := authorizetest.ReadForm(p.checkPage(p.logOut(q), http.StatusOK, "Sign out?"))
 		p.checkSignedIn(true)
-		p.checkPage(p.Post(form.Action, form.Fields), http.StatusOK, "You are signed out")
+		p.checkPage(p.Post(form.Action, form.Fields), http.StatusOK, "You’re signed out")
 		p.checkSignedIn(false)
 	}
 }
@@ -229,7 +229,7 @@ func moduleBackchannel(p *relyingParty) {
 		p.t.Errorf("claims %v", claims)
 	}
 	p.checkSignedIn(false)
-	p.checkPage(p.logOut(url.Values{"id_token_hint": {raw}}), http.StatusBadRequest, "This link does not work") // a logout token is not an ID token
+	p.checkPage(p.logOut(url.Values{"id_token_hint": {raw}}), http.StatusBadRequest, "This link doesn’t work") // a logout token is not an ID token
 }
 
 // logoutTokenOf waits for the logout token of a session. Tokens of earlier modules

@@ -157,7 +157,7 @@ func TestPickerWhileDown(t *testing.T) {
 	t.Parallel()
 	g, ward := newWard(t, "Practitioner/alice", "fhir_bearer")
 	ward.down = true
-	if page := openPicker(t, g); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(gatewaytest.Read(t, page), "still signed in") {
+	if page := openPicker(t, g); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(gatewaytest.Read(t, page), "Health records are unavailable right now.") {
 		t.Errorf("status %d", page.StatusCode)
 	}
 }

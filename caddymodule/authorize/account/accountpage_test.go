@@ -28,7 +28,7 @@ func TestAccountNeedsSignIn(t *testing.T) {
 		t.Errorf("by a wrong password: %d", r.StatusCode)
 	}
 	authorizetest.SignInToAccount(b, "alice", "right")
-	if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, "Alice Adams") || !strings.Contains(page, "No app has access in your name.") {
+	if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, "Alice Adams") || !strings.Contains(page, "No apps have access to your account.") {
 		t.Errorf("account page: %s", page)
 	}
 	if r := authorizetest.NewBrowser(t, b.Server).Post("/oauth2/account", url.Values{"action": {"end_apps"}}); r.Header.Get("Location") != "/oauth2/login" {
@@ -68,7 +68,7 @@ func TestAccountApps(t *testing.T) {
 			tokens := b.Tokens(authorizetest.OfflineAccess(nil))
 			other := b.CodeOfSession(url.Values{"client_id": {"implicit"}, "response_type": {"token"}})
 			page := authorizetest.AccountPage(b, "")
-			for _, want := range []string{"<h3>The App</h3>", "<h3>implicit</h3>", "It keeps access when you sign out.", "Know that it is you who signs in", "Last used: in the last hour"} {
+			for _, want := range []string{"<h3>The App</h3>", "<h3>implicit</h3>", "Access continues after you sign out.", "Recognize you when you sign in", "Last used less than an hour ago"} {
 				if !strings.Contains(page, want) {
 					t.Errorf("no %q (%s): %s", want, other, page)
 				}
@@ -220,7 +220,7 @@ func TestEnrolApp(t *testing.T) {
 				}
 			}
 		}
-		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, "9 codes are left.") {
+		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, "9 codes left.") {
 			t.Error(page)
 		}
 	})
@@ -240,7 +240,7 @@ func TestEnrolAppWrongCode(t *testing.T) {
 	if want := []int{403, 403, 403, 429}; !slices.Equal(statuses, want) {
 		t.Errorf("%v, want %v", statuses, want)
 	}
-	if page := authorizetest.AccountPage(b, ""); strings.Contains(page, "Remove the authenticator app") {
+	if page := authorizetest.AccountPage(b, ""); strings.Contains(page, "Remove authenticator app") {
 		t.Error("it is enrolled")
 	}
 }
@@ -283,7 +283,7 @@ func TestAccountOfConfiguredApp(t *testing.T) {
 		if r := b.SendOTP(factor, authorizetest.CodeNow()); r.Header.Get("Location") != "/oauth2/account" {
 			t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 		}
-		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, "It cannot be removed here.") || strings.Contains(page, "part=app") {
+		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, "contact the administrator of this site") || strings.Contains(page, "part=app") {
 			t.Error(page)
 		}
 		if r := authorizetest.ActAtAccount(b, "remove_app", ""); r.StatusCode != http.StatusNotFound {
@@ -304,7 +304,7 @@ func TestAccountOfFederatedPerson(t *testing.T) {
 	b := authorizetest.NewBrowser(t, authorizetest.NewFederated(t, p, nil))
 	authorizetest.FederatedTokens(b, nil)
 	page := authorizetest.AccountPage(b, "")
-	if !strings.Contains(page, "You sign in with General Hospital. Your second factor is kept there.") || !strings.Contains(page, "<h3>The App</h3>") || strings.Contains(page, "part=") {
+	if !strings.Contains(page, "You sign in with General Hospital. Manage your second factor there.") || !strings.Contains(page, "<h3>The App</h3>") || strings.Contains(page, "part=") {
 		t.Error(page)
 	}
 	if r := b.Get("/oauth2/account?part=passkey"); r.StatusCode != http.StatusBadRequest {
@@ -364,7 +364,7 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 		}
 		last := authorizetest.NewBrowser(t, s)
 		page, _ = last.OpenForm(last.Authorize(authorizetest.Request(nil)))
-		if r := authorizetest.UsePasskey(last, a, page); r.StatusCode != http.StatusForbidden || !strings.Contains(authorizetest.Body(t, r), "The passkey was not accepted.") {
+		if r := authorizetest.UsePasskey(last, a, page); r.StatusCode != http.StatusForbidden || !strings.Contains(authorizetest.Body(t, r), "Your passkey wasn’t accepted.") {
 			t.Errorf("the removed passkey: %d", r.StatusCode)
 		}
 	})

@@ -157,21 +157,21 @@ type frame struct {
 }
 
 var (
-	errPageExpired = oauth2.NewRestartError("This page is too old, or was opened in another browser. Open your account again.")
-	errNotHere     = oauth2.NewRestartError("Your second factor is kept where you sign in, not here.")
-	errNoAction    = oauth2.NewRestartError("Use the buttons of the page.")
+	errPageExpired = oauth2.NewRestartError("This page has expired or was opened in another browser. Open your account again.")
+	errNotHere     = oauth2.NewRestartError("Manage your second factor where you sign in.")
+	errNoAction    = oauth2.NewRestartError("Use the buttons on the page.")
 )
 
 // showError shows an error on a page.
 func (f *frame) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	f.trail.RecordRejection(r, audit.Event{Kind: audit.Factor, Err: err})
-	message := page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
+	message := page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
 	switch {
 	case e.IsUserCorrectable:
-		message = page.Message{Title: page.T("Please start again"), Text: page.Problem(e)}
+		message = page.Message{Title: page.T("Start again"), Text: page.Problem(e)}
 	case e.Code != "server_error":
-		message = page.Message{Title: page.T("That did not work"), Text: problem(err)}
+		message = page.Message{Title: page.T("No changes were made"), Text: problem(err)}
 	}
 	f.site.ShowMessage(w, r, e.HTTPStatus(), message)
 }
@@ -180,15 +180,15 @@ func (f *frame) showError(w http.ResponseWriter, r *http.Request, err error) {
 func problem(err error) *page.Text {
 	switch {
 	case errors.Is(err, factor.ErrEnrolled):
-		return page.T("You have it already, perhaps from another tab.")
+		return page.T("You already set this up, maybe in another tab.")
 	case errors.Is(err, factor.ErrConfigured):
-		return page.T("The people who run this site have set up your authenticator app. Only they can change it.")
+		return page.T("To change or remove your authenticator app, contact the administrator of this site.")
 	case errors.Is(err, factor.ErrTooMany):
-		return page.T("You have too many passkeys. Remove one first.")
+		return page.T("You have the maximum number of passkeys. Remove one to add another.")
 	case errors.Is(err, factor.ErrUnknown):
-		return page.T("It is no longer there.")
+		return page.T("This item was already removed.")
 	}
-	return page.T("Try again, or ask the people who run this site.")
+	return page.T("Try again, or contact your organization’s IT help desk.")
 }
 
 // view shows a page with forms that lead to this endpoint and, for a new sign-in, on to the user's identity provider.
@@ -228,12 +228,12 @@ func showDone(w http.ResponseWriter, what string) {
 // done contains the confirmations after actions.
 var done = map[string]*page.Text{
 	"end_app":        page.T("The app no longer has access."),
-	"end_apps":       page.T("No app has access any more."),
-	"end_session":    page.T("You are signed out of that session."),
-	"end_sessions":   page.T("You are signed out everywhere else."),
-	"remove_app":     page.T("Your authenticator app is removed, and you are signed out everywhere else."),
-	"remove_passkey": page.T("The passkey is removed, and you are signed out everywhere else."),
-	"rename_passkey": page.T("The passkey has a new name."),
+	"end_apps":       page.T("No app has access anymore."),
+	"end_session":    page.T("You’re signed out of that session."),
+	"end_sessions":   page.T("You’re signed out everywhere else."),
+	"remove_app":     page.T("Authenticator app removed. You’re signed out everywhere else."),
+	"remove_passkey": page.T("Passkey removed. You’re signed out everywhere else."),
+	"rename_passkey": page.T("Passkey renamed."),
 	"enrol_app":      page.T("Your authenticator app is set up."),
 	"enrol_passkey":  page.T("Your passkey is set up."),
 }

@@ -89,7 +89,7 @@ func (f *factors) renewRecovery(w http.ResponseWriter, r *http.Request, signedIn
 		f.frame.showError(w, r, err)
 		return
 	}
-	f.showRecovery(w, r, codes, page.T("Your earlier recovery codes no longer work."))
+	f.showRecovery(w, r, codes, page.T("Your old recovery codes no longer work."))
 }
 
 // showRecovery shows new recovery codes, once.
@@ -226,7 +226,7 @@ func (a *authenticatorApp) remove(ctx context.Context, s *session.SignedIn, p oa
 	return a.factors.sessions.endOthers(ctx, s, p)
 }
 
-var errNoPasskeys = oauth2.NewRestartError("Passkeys are not available here.")
+var errNoPasskeys = oauth2.NewRestartError("Passkeys aren’t available on this site.")
 
 // passkeys enrolls, renames and removes passkeys.
 type passkeys struct {

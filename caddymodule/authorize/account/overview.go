@@ -105,7 +105,7 @@ func (a *apps) owner(ctx context.Context, person launch.Person, id string, named
 	if person.OwnPatientID() == id {
 		return page.T("Your health records")
 	}
-	unnamed := page.T("Health records of the patient with the id %s", id)
+	unnamed := page.T("Health records of the patient with ID %s", id)
 	if !named || ctx.Err() != nil {
 		return unnamed
 	}
@@ -134,13 +134,13 @@ func recordsOnPage(r token.Records, whose *page.Text) page.AccountRecords {
 func describeAccessEnd(app token.App) *page.Text {
 	switch {
 	case app.Offline:
-		return page.T("It keeps access when you sign out.")
+		return page.T("Access continues after you sign out.")
 	case app.Allowed && app.Client.AsksToContinue():
-		return page.T("You have allowed it, and will be asked at most whether to continue.")
+		return page.T("You allowed this access. Next time, you’ll only be asked to continue.")
 	case app.Allowed:
-		return page.T("You have allowed it, and will not be asked again for the same access.")
+		return page.T("You allowed this access and won’t be asked again.")
 	}
-	return page.T("It has access until you sign out at the latest.")
+	return page.T("Access ends when you sign out.")
 }
 
 // end revokes the access of the app named in a form.
@@ -212,7 +212,7 @@ func (ss *sessions) endOthers(ctx context.Context, s *session.SignedIn, _ oauth2
 func ago(at time.Time) *page.Text {
 	switch hours := int(time.Since(at).Hours()); {
 	case hours < 1:
-		return page.T("in the last hour")
+		return page.T("less than an hour ago")
 	case hours < 48:
 		return page.Plural("%d hour ago", "%d hours ago", hours)
 	default:
@@ -242,11 +242,11 @@ func device(userAgent string) *page.Text {
 	case browser != "" && system != "":
 		return page.T("%s on %s", browser, system)
 	case browser != "":
-		return page.T("%s on an unknown system", browser)
+		return page.T("%s on an unknown device", browser)
 	case system != "":
-		return page.T("a browser on %s", system)
+		return page.T("Browser on %s", system)
 	}
-	return page.T("an unknown browser")
+	return page.T("Unknown browser")
 }
 
 func describeUserAgent(userAgent string, signs []sign) string {

@@ -34,9 +34,9 @@ func TestConsentPage(t *testing.T) {
 	page := b.Get(authorizetest.Location(t, r).String())
 	text := authorizetest.Body(t, page)
 	authorizetest.WantText(t, text,
-		"<h1>Allow The App?</h1>", "<strong>Alice Adams</strong> (alice)", "<li>Know that it is you who signs in</li>",
-		"<legend>Required</legend>", "<legend>Health records of everybody you have access to</legend>", "<legend>About you</legend>",
-		"Your e-mail address", "Observations, such as lab results and vital signs <small>read and search</small>", "The permission “demo.read”", "Your given name", "go to app.example.org", ">Allow</button>", ">Deny</button>",
+		"<h1>Give The App access?</h1>", "<strong>Alice Adams</strong>, The App would like to:", "<li>Recognize you when you sign in</li>",
+		"<legend>Required</legend>", "<legend>Access health records of all patients you can see</legend>", "<legend>See information about you</legend>",
+		"Your email address", "Observations, such as lab results and vital signs <small>read and search</small>", "The permission “demo.read”", "Your given name", " as alice. You’ll continue to app.example.org.", ">Allow</button>", ">Deny</button>",
 	)
 	if got := strings.Join(authorizetest.Boxes(text), "; "); got != "may user/Observation.rs; may user/Observation.rs laboratory; may user/Observation.rs vital-signs; "+
 		"may user/Observation.rs social-history; may user/Observation.rs survey; may user/Observation.rs sdoh; may user/Observation.rs clinical-test; "+
@@ -331,7 +331,7 @@ func TestConsentAfterProvider(t *testing.T) {
 	_, answer := authorizetest.Push(b, authorizetest.Request(authorizetest.ByProvider("hospital")))
 	page := authorizetest.Body(t, b.Follow(b.Authorize(authorizetest.Pushed(answer.RequestURI))))
 	sealed := authorizetest.Field(t, page, "request")
-	if !strings.Contains(page, "Allow The App?") {
+	if !strings.Contains(page, "Give The App access?") {
 		t.Fatalf("page %s", page)
 	}
 	if u := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.Decision(sealed, "allow"))); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
@@ -504,10 +504,10 @@ func TestConsentSaysWhose(t *testing.T) {
 		pick           string
 		want           string
 	}{
-		{"one's own", "Patient/ada", "", "<legend>Your health records</legend>"},
-		{"of whom a clinician picked", "Practitioner/alice", "ada", "<legend>Health records of Ada Lovelace</legend>"},
-		{"of whom one acts for", "RelatedPerson/mum", "", "<legend>Health records of Bob Brown</legend>"},
-		{"of nobody", "", "", "<legend>Health records of everybody you have access to</legend>"},
+		{"one's own", "Patient/ada", "", "<legend>Access your health records</legend>"},
+		{"of whom a clinician picked", "Practitioner/alice", "ada", "<legend>Access health records of Ada Lovelace</legend>"},
+		{"of whom one acts for", "RelatedPerson/mum", "", "<legend>Access health records of Bob Brown</legend>"},
+		{"of nobody", "", "", "<legend>Access health records of all patients you can see</legend>"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -597,10 +597,10 @@ func TestConsentTimesAreBounded(t *testing.T) {
 		lifetime time.Duration
 		want     string
 	}{
-		{365 * 24 * time.Hour, "Until I end it, 365 days at most; 90 days; 30 days; 1 day"},
-		{90 * 24 * time.Hour, "Until I end it, 90 days at most; 30 days; 1 day"},
-		{24 * time.Hour, "Until I end it, 1 day at most"},
-		{90 * time.Minute, "Until I end it, 2 hours at most"},
+		{365 * 24 * time.Hour, "Until you end access, at most 365 days; 90 days; 30 days; 1 day"},
+		{90 * 24 * time.Hour, "Until you end access, at most 90 days; 30 days; 1 day"},
+		{24 * time.Hour, "Until you end access, at most 1 day"},
+		{90 * time.Minute, "Until you end access, at most 2 hours"},
 	}
 	for _, tt := range tests {
 		b := choosing(t, func(c *authorize.Config) { c.RefreshTokenLifetime = tt.lifetime })

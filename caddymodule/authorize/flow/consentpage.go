@@ -68,8 +68,8 @@ func (o *consentOffer) groups(items []string, patient page.ConsentPatient) (show
 		}
 	}
 	legends := [consentGroupCount]*page.Text{
-		whoseRecords(patient), page.T("Health records of everybody you have access to"), page.T("About you"),
-		page.T("Other permissions"), page.T("How long"),
+		whoseRecords(patient), page.T("Access health records of all patients you can see"), page.T("See information about you"),
+		page.T("Other permissions"), page.T("How long access lasts"),
 	}
 	for g, items := range groups {
 		if len(items) > 0 {
@@ -83,11 +83,11 @@ func (o *consentOffer) groups(items []string, patient page.ConsentPatient) (show
 func whoseRecords(p page.ConsentPatient) *page.Text {
 	switch {
 	case p.Name != "":
-		return page.T("Health records of %s", p.Name)
+		return page.T("Access health records of %s", p.Name)
 	case p.ID != "":
-		return page.T("Health records of the patient with the id %s", p.ID)
+		return page.T("Access health records of the patient with ID %s", p.ID)
 	}
-	return page.T("Your health records")
+	return page.T("Access your health records")
 }
 
 // item returns an item's checkbox and the checkboxes for its parts.
@@ -142,18 +142,18 @@ func (b consentBox) untickedPart(choice *consent.Choice) bool {
 }
 
 var scopeWords = map[string]*page.Text{
-	"openid":           page.T("Know that it is you who signs in"),
-	"profile":          page.T("Your name and the rest of your profile"),
-	"email":            page.T("Your e-mail address"),
-	"phone":            page.T("Your telephone number"),
+	"openid":           page.T("Recognize you when you sign in"),
+	"profile":          page.T("Your name and profile"),
+	"email":            page.T("Your email address"),
+	"phone":            page.T("Your phone number"),
 	"address":          page.T("Your postal address"),
 	"groups":           page.T("Which groups you belong to"),
-	"fhirUser":         page.T("Which entry of the health records is you"),
-	"offline_access":   page.T("Keep this access while you are not using it"),
-	"online_access":    page.T("Keep this access for as long as you are signed in"),
-	"launch":           page.T("Know what you had open when you started it"),
-	"launch/patient":   page.T("Know which patient it is about"),
-	"launch/encounter": page.T("Know which visit it is about"),
+	"fhirUser":         page.T("Who you are in the health record"),
+	"offline_access":   page.T("Keep access when you’re not using the app"),
+	"online_access":    page.T("Keep access while you’re signed in"),
+	"launch":           page.T("See what was open when you started the app"),
+	"launch/patient":   page.T("See which patient you chose"),
+	"launch/encounter": page.T("See which visit you chose"),
 }
 
 var claimWords = map[string]*page.Text{
@@ -162,22 +162,22 @@ var claimWords = map[string]*page.Text{
 	"middle_name":           page.T("Your middle name"),
 	"family_name":           page.T("Your family name"),
 	"nickname":              page.T("Your nickname"),
-	"preferred_username":    page.T("Your user name"),
+	"preferred_username":    page.T("Your username"),
 	"profile":               page.T("Your profile page"),
-	"picture":               page.T("Your picture"),
+	"picture":               page.T("Your profile picture"),
 	"website":               page.T("Your website"),
 	"gender":                page.T("Your gender"),
 	"birthdate":             page.T("Your date of birth"),
 	"zoneinfo":              page.T("Your time zone"),
 	"locale":                page.T("Your language"),
 	"updated_at":            page.T("When your profile was last changed"),
-	"email":                 page.T("Your e-mail address"),
-	"email_verified":        page.T("Whether your e-mail address was checked"),
-	"phone_number":          page.T("Your telephone number"),
-	"phone_number_verified": page.T("Whether your telephone number was checked"),
+	"email":                 page.T("Your email address"),
+	"email_verified":        page.T("Whether your email address is verified"),
+	"phone_number":          page.T("Your phone number"),
+	"phone_number_verified": page.T("Whether your phone number is verified"),
 	"address":               page.T("Your postal address"),
 	"groups":                page.T("Which groups you belong to"),
-	"fhirUser":              page.T("Which entry of the health records is you"),
+	"fhirUser":              page.T("Who you are in the health record"),
 }
 
 var permissionWords = []struct {
@@ -209,9 +209,9 @@ func describeResource(scope smart.ResourceScope, user *people.User) *page.Text {
 	case scope.Level == "patient" && strings.HasPrefix(user.FHIRUser, "Patient/"):
 		return page.T("%s your %s", verbs, what)
 	case scope.Level == "patient":
-		return page.T("%s the patient's %s", verbs, what)
+		return page.T("%s the patient’s %s", verbs, what)
 	}
-	return page.T("%s %s of everybody you have access to", verbs, what)
+	return page.T("%s %s of all patients you can see", verbs, what)
 }
 
 // dataOf describes the data that a resource scope covers.
@@ -254,7 +254,7 @@ func spaced(name string) string {
 
 // partWords describes resource types, groups of types defined by [consent.Choice], and categories.
 var partWords = map[string]*page.Text{
-	smart.AnyType:           page.T("health records of every kind"),
+	smart.AnyType:           page.T("health records of all kinds"),
 	"AllergyIntolerance":    page.T("allergies"),
 	"Appointment":           page.T("appointments"),
 	"CarePlan":              page.T("care plans"),
@@ -276,10 +276,10 @@ var partWords = map[string]*page.Text{
 	"Organization":          page.T("hospitals, practices and other organizations"),
 	"Patient":               page.T("personal details, such as name and date of birth"),
 	"Practitioner":          page.T("doctors, nurses and other professionals"),
-	"PractitionerRole":      page.T("where professionals work, and as what"),
+	"PractitionerRole":      page.T("workplaces and roles of professionals"),
 	"Procedure":             page.T("procedures"),
-	"Provenance":            page.T("who recorded what, and when"),
-	"QuestionnaireResponse": page.T("answers to questionnaires"),
+	"Provenance":            page.T("record history (who recorded what and when)"),
+	"QuestionnaireResponse": page.T("questionnaire answers"),
 	"ServiceRequest":        page.T("orders and referrals"),
 	"Specimen":              page.T("specimens"),
 
@@ -293,14 +293,14 @@ var partWords = map[string]*page.Text{
 	"reports":    page.T("diagnostic reports, images and specimens"),
 	"visits":     page.T("visits, hospital stays and appointments"),
 
-	"clinical-test":       page.T("results of clinical tests"),
-	"encounter-diagnosis": page.T("diagnoses of visits"),
+	"clinical-test":       page.T("clinical test results"),
+	"encounter-diagnosis": page.T("visit diagnoses"),
 	"health-concern":      page.T("health concerns"),
 	"laboratory":          page.T("lab results"),
 	"problem-list-item":   page.T("problem list"),
 	"sdoh":                page.T("living conditions, such as housing and food"),
 	"social-history":      page.T("habits and social history, such as smoking"),
-	"survey":              page.T("results of surveys and assessments"),
+	"survey":              page.T("survey and assessment results"),
 	"vital-signs":         page.T("vital signs, such as blood pressure"),
 }
 
@@ -339,7 +339,7 @@ func (l offlineAccessChoice) until(chosen string) (time.Time, error) {
 
 // onPage returns the options for the page, longest first.
 func (l offlineAccessChoice) onPage() []page.ConsentTime {
-	times := []page.ConsentTime{{Text: page.T("Until I end it, %s at most", inWords(l.max)), Ticked: true}}
+	times := []page.ConsentTime{{Text: page.T("Until you end access, at most %s", inWords(l.max)), Ticked: true}}
 	for _, n := range l.days() {
 		times = append(times, page.ConsentTime{Value: strconv.Itoa(n), Text: inWords(time.Duration(n) * day)})
 	}

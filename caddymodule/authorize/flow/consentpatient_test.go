@@ -78,9 +78,9 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 		down    bool
 		want    []string
 	}{
-		"with a birthday": {"ada", false, []string{"opened for <strong>Ada Lovelace</strong>, born on <span class=\"whole\">Dec 10, 1815</span>.", "<legend>Health records of Ada Lovelace</legend>"}},
-		"without one":     {"bob", false, []string{"opened for <strong>Bob Brown</strong>.", "<legend>Health records of Bob Brown</legend>"}},
-		"unreadable":      {"ada", true, []string{"opened for the patient with the id <strong>ada</strong>", "<legend>Health records of the patient with the id ada</legend>"}},
+		"with a birthday": {"ada", false, []string{"Patient: <strong>Ada Lovelace</strong>, born <span class=\"whole\">Dec 10, 1815</span>", "<legend>Access health records of Ada Lovelace</legend>"}},
+		"without one":     {"bob", false, []string{"Patient: <strong>Bob Brown</strong>", "<legend>Access health records of Bob Brown</legend>"}},
+		"unreadable":      {"ada", true, []string{"Patient with ID <strong>ada</strong>", "<legend>Access health records of the patient with ID ada</legend>"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -161,9 +161,9 @@ func TestAccountSaysWhoseRecords(t *testing.T) {
 		}
 		page := authorizetest.AccountPage(b, "")
 		authorizetest.WantText(t, page,
-			"<strong>Health records of Ada Lovelace</strong><br>Access given: 3 days ago<br>Until "+year(362)+" at the latest",
-			"<strong>Health records of Bob Brown</strong><br>Access given: in the last hour<br>Until "+year(365)+" at the latest",
-			"will not be asked again for the same access",
+			"<strong>Health records of Ada Lovelace</strong><br>Allowed 3 days ago<br>Access ends by "+year(362)+".",
+			"<strong>Health records of Bob Brown</strong><br>Allowed less than an hour ago<br>Access ends by "+year(365)+".",
+			"You allowed this access and won’t be asked again.",
 		)
 	})
 }
@@ -178,8 +178,8 @@ func TestAccountSaysUntilChosenDay(t *testing.T) {
 		})
 		q := asking("openid launch/patient patient/*.rs offline_access", nil)
 		b.Redeem(giving(b, opening(b, "ada", q), func(form url.Values) { form.Set("days", "1") }))
-		want := `<br>Until <span class="whole">` + time.Now().UTC().AddDate(0, 0, 1).Format("Jan 2, 2006") + "</span> at the latest"
-		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, want) || !strings.Contains(page, "keeps access when you sign out") {
+		want := `<br>Access ends by <span class="whole">` + time.Now().UTC().AddDate(0, 0, 1).Format("Jan 2, 2006") + "</span>."
+		if page := authorizetest.AccountPage(b, ""); !strings.Contains(page, want) || !strings.Contains(page, "Access continues after you sign out.") {
 			t.Errorf("%q is not on the page: %s", want, page)
 		}
 	})

@@ -225,7 +225,7 @@ func TestPickWhileDown(t *testing.T) {
 	b := authorizetest.NewLaunching(t, h, "Practitioner/alice", nil)
 	r := b.SignIn(authorizetest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")
 	page := b.Get(authorizetest.Location(t, r).String())
-	if text := authorizetest.Body(t, page); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "still signed in") {
+	if text := authorizetest.Body(t, page); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "Health records are unavailable right now.") {
 		t.Errorf("%d %s", page.StatusCode, text)
 	}
 	h.Down = false

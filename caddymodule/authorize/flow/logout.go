@@ -247,7 +247,7 @@ func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
 func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destination, locales string) {
 	if destination == "" {
 		e.frame.Site.Show(w, r, page.View{Template: "message", Locales: locales, Data: page.Message{
-			Title: page.T("You are signed out"), Text: page.T("You can close this page."),
+			Title: page.T("You’re signed out"), Text: page.T("You can close this page."),
 			Next: &page.Link{Address: "/", Text: page.T("Go to %s", e.frame.Site.Name())},
 		}})
 		return

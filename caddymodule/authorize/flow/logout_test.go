@@ -61,7 +61,7 @@ func TestLogout(t *testing.T) {
 				sealed := authorizetest.Field(t, page, "request")
 				b.Post("/oauth2/logout", url.Values{"request": {sealed}})
 			case "signed out":
-				authorizetest.WantText(t, page, "You are signed out")
+				authorizetest.WantText(t, page, "You’re signed out")
 			default:
 				authorizetest.Equal(t, r.Header.Get("Location"), tt.want)
 			}

@@ -48,14 +48,14 @@ func TestDescribe(t *testing.T) {
 		user *people.User
 		want string
 	}{
-		{"openid", clinician, "Know that it is you who signs in"},
+		{"openid", clinician, "Recognize you when you sign in"},
 		{"patient/Observation.rs", patient, "read and search your observations, such as lab results and vital signs"},
-		{"patient/Observation.rs", clinician, "read and search the patient's observations, such as lab results and vital signs"},
-		{"patient/*.read", clinician, "read and search the patient's health records of every kind"},
-		{"user/Condition.cruds", clinician, "read, search, create, change and delete conditions and diagnoses of everybody you have access to"},
+		{"patient/Observation.rs", clinician, "read and search the patient’s observations, such as lab results and vital signs"},
+		{"patient/*.read", clinician, "read and search the patient’s health records of all kinds"},
+		{"user/Condition.cruds", clinician, "read, search, create, change and delete conditions and diagnoses of all patients you can see"},
 		{"patient/SupplyDelivery.d", patient, "delete your records of type supply delivery"},
 		{"patient/Observation.r?category=vital-signs&status=final", patient, "read your observations, such as lab results and vital signs (only category=vital-signs, status=final)"},
-		{"offline_access", patient, "Keep this access while you are not using it"},
+		{"offline_access", patient, "Keep access when you’re not using the app"},
 		{"claim:given_name", patient, "Your given name"},
 		{"claim:favourite_colour", patient, "your favourite colour"},
 		{"demo.read", patient, "the permission “demo.read”"},

@@ -66,7 +66,7 @@ func isOpenRedirect(r *http.Request, c *client.Client) bool {
 func (rs *responses) ask(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p responseParameters) {
 	p = rs.complete(req, p)
 	title, to := req.client.Title(), origin(req.target.redirectURI)
-	text := page.T("You cannot sign in to %s now. It registered itself, and nobody here has checked it. Continue only if you trust %s.", title, to)
+	text := page.T("You can’t sign in to %s right now. This app registered itself and hasn’t been verified. Continue only if you trust %s.", title, to)
 	if req.target.errorMode == ModeFormPost {
 		rs.showFormPost(w, r, req, p, text)
 		return

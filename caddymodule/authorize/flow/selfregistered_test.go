@@ -33,7 +33,7 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := ask("document", authorizetest.NewcomerID, change)
 			text := authorizetest.Body(t, r)
-			if r.StatusCode/100 == 3 || !strings.Contains(text, "nobody here has checked it") || strings.Contains(text, "<script>") {
+			if r.StatusCode/100 == 3 || !strings.Contains(text, "hasn’t been verified") || strings.Contains(text, "<script>") {
 				t.Errorf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), text)
 			}
 			if !strings.Contains(text, authorizetest.Callback+"?error=") && !strings.Contains(text, `name="error"`) {

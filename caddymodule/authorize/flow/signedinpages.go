@@ -130,7 +130,7 @@ func readWaiting(frame *signin.Frame, r *http.Request, page, sealed string) (pag
 }
 
 // errNoDecision is the error for a form submitted without one of its buttons.
-var errNoDecision = oauth2.NewRestartError("Use the buttons of the page. Go back to the app and start from there again.")
+var errNoDecision = oauth2.NewRestartError("Use the buttons on the page. Go back to the app and start again.")
 
 // accountChoice serves the page for prompt=select_account (OpenID Connect Core §3.1.2.1) and for requests that name
 // another person. A browser has at most one session, so the choice is between that account and another.

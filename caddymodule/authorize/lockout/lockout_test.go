@@ -105,7 +105,7 @@ func TestLockoutPage(t *testing.T) {
 			text = challenge.ReplaceAllString(text, "")
 			texts[user] = strings.NewReplacer(sealed, "", user, "").Replace(text)
 		}
-		if texts["alice"] != texts["nobody"] || !strings.Contains(texts["alice"], `role="alert">Too many wrong tries. Try again in a second.`) {
+		if texts["alice"] != texts["nobody"] || !strings.Contains(texts["alice"], `role="alert">Too many attempts. Try again in a second.`) {
 			t.Errorf("%s\n%s", texts["alice"], texts["nobody"])
 		}
 	})
@@ -143,7 +143,7 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 			b.Answer(authorizetest.Request(nil))
 			b.SignIn(authorizetest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		}, http.StatusFound},
-		{"an unknown browser", func(*testing.T, *authorizetest.Browser) {}, http.StatusTooManyRequests},
+		{"Unknown browser", func(*testing.T, *authorizetest.Browser) {}, http.StatusTooManyRequests},
 		{"another user's browser", func(_ *testing.T, b *authorizetest.Browser) { b.SignIn(authorizetest.Request(nil), "bob", "other") }, http.StatusTooManyRequests},
 		{"a cookie that was made up", func(_ *testing.T, b *authorizetest.Browser) { b.Cookies["__Host-fhir-device"] = "x.y" }, http.StatusTooManyRequests},
 		{"a cookie that was changed", func(_ *testing.T, b *authorizetest.Browser) {

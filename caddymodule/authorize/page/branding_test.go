@@ -84,7 +84,7 @@ func TestName(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	newSite(t, Branding{Name: "St. Mary's <b>"}).Show(w, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signout", Data: SignOut{}})
-	for _, want := range []string{"<title>Sign out · St. Mary&#39;s &lt;b&gt;</title>", "</header>", "You are signed in at St. Mary&#39;s &lt;b&gt;."} {
+	for _, want := range []string{"<title>Sign out · St. Mary&#39;s &lt;b&gt;</title>", "</header>", "You’re signed in to St. Mary&#39;s &lt;b&gt;."} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("no %s in %s", want, w.Body)
 		}

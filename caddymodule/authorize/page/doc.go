@@ -10,7 +10,7 @@
 // # A new page
 //
 // The template templates/<name>.html defines "title" and "body", each executed with [View.Data]
-// (types in content.go). If "You are signing in at" does not fit, it defines "footer" too,
+// (types in content.go). If "You’re signing in to" does not fit, it defines "footer" too,
 // which is executed with the fields of the site and the view's data in Data.
 //
 //	{{define "title"}}{{t "Choose a patient"}}{{end}}

@@ -24,25 +24,25 @@ func samples() map[string]page.View {
 		"selectaccount": {Data: page.SelectAccount{Client: "Growth Chart", Person: alice}},
 		"consent": {Data: page.Consent{
 			Client: "Growth Chart", Links: links, To: "chart.example", Person: alice, Unknown: true, Patient: page.ConsentPatient{"ada", "Ada Lovelace", "1815-12-10"},
-			Fixed: []*page.Text{page.T("Know which patient it is about")}, Groups: []page.ConsentGroup{
+			Fixed: []*page.Text{page.T("See which patient you chose")}, Groups: []page.ConsentGroup{
 				{page.T("Your health records"), []page.ConsentItem{{
 					Name: "may patient/Condition.cruds", Text: page.T("conditions and diagnoses"), Detail: page.T("read"), Limited: true,
 					Permissions: []page.ConsentItem{{Name: "may patient/Condition.cruds read", Text: page.T("read"), Ticked: true}},
 					Parts:       []page.ConsentItem{{Name: "may patient/Condition.cruds problem-list-item", Text: page.T("problem list")}},
 				}}},
-				{page.T("How long"), []page.ConsentItem{{
-					Name: "may offline_access", Text: page.T("Keep this access while you are not using it"), Ticked: true,
-					Times: []page.ConsentTime{{"", page.T("Until I end it, %s at most", page.Plural("%d day", "%d days", 90)), true}},
+				{page.T("How long access lasts"), []page.ConsentItem{{
+					Name: "may offline_access", Text: page.T("Keep access when you’re not using the app"), Ticked: true,
+					Times: []page.ConsentTime{{"", page.T("Until you end access, at most %s", page.Plural("%d day", "%d days", 90)), true}},
 				}}},
 			},
 		}},
 		"consent-id": {Data: page.Consent{Client: "Growth Chart", Person: alice, Patient: page.ConsentPatient{ID: "p02"}}},
 		"continue":   {Data: page.Consent{Client: "Growth Chart", To: "localhost:3000", Unknown: true, Patient: page.ConsentPatient{Name: "Ada Lovelace"}}},
 		"signout":    {Data: page.SignOut{Client: "Growth Chart"}}, "formpost": {Script: "submit", Data: page.FormPost{Client: "Growth Chart"}},
-		"formpost-asks": {Data: page.FormPost{Client: "Growth Chart", Question: page.T("Try again, or ask the people who run this site.")}},
-		"message":       {Data: page.Message{page.T("You are signed out"), page.T("You can close this page."), "", &page.Link{"/", page.T("Go to %s", "General Hospital")}}},
-		"message-detail": {Data: page.Message{Title: page.T("This link does not work"), Detail: "The client_id is not one that is registered here.",
-			Text: page.T("The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:")}},
+		"formpost-asks": {Data: page.FormPost{Client: "Growth Chart", Question: page.T("Try again, or contact your organization’s IT help desk.")}},
+		"message":       {Data: page.Message{page.T("You’re signed out"), page.T("You can close this page."), "", &page.Link{"/", page.T("Go to %s", "General Hospital")}}},
+		"message-detail": {Data: page.Message{Title: page.T("This link doesn’t work"), Detail: "The client_id is not one that is registered here.",
+			Text: page.T("The app sent an invalid request. Go back to the app and try again. If you see this page again, send these details to the app’s developer:")}},
 		"selectpatient": {Script: "search", Data: page.SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", More: true, Patients: []page.Patient{
 			{"1", "John Smith", "1970-05-01", "12345", "1 High Street, Springfield", page.T("male")}, {"2", "Jane Smith", "1972-01-12", "12346", "", page.T("female")}, {ID: "3"}}}},
 		"selectpatient-down": {Data: page.SelectPatient{Client: "Growth Chart", Problem: page.ChoiceProblem{Down: true}}},
@@ -67,11 +67,11 @@ func accountSamples() map[string]page.View {
 		"account-new": {Data: page.Account{Person: alice, Factors: page.AccountFactors{Local: true, CanPasskey: true}}},
 		"account": {Data: page.Account{
 			Person: alice, Done: page.T("The app no longer has access."),
-			Apps: []page.AccountApp{{"growth-chart", "Growth Chart", ago, ago, page.T("It keeps access when you sign out."), []*page.Text{page.T("Your e-mail address")}, []page.AccountRecords{
-				{page.T("Your health records"), ago, "2027-03-01"}, {page.T("Health records of %s", "Ada Lovelace"), ago, ""}, {page.T("Health records of the patient with the id %s", "p02"), ago, ""},
-			}}, {"other", "Other", ago, nil, page.T("It has access until you sign out at the latest."), nil, nil}},
+			Apps: []page.AccountApp{{"growth-chart", "Growth Chart", ago, ago, page.T("Access continues after you sign out."), []*page.Text{page.T("Your email address")}, []page.AccountRecords{
+				{page.T("Your health records"), ago, "2027-03-01"}, {page.T("Health records of %s", "Ada Lovelace"), ago, ""}, {page.T("Health records of the patient with ID %s", "p02"), ago, ""},
+			}}, {"other", "Other", ago, nil, page.T("Access ends when you sign out."), nil, nil}},
 			Sessions: []page.AccountSession{
-				{"a", page.T("%s on %s", "Firefox", "Windows"), ago, "", "192.0.2.1", true}, {"b", page.T("an unknown browser"), ago, "General Hospital", "", false},
+				{"a", page.T("%s on %s", "Firefox", "Windows"), ago, "", "192.0.2.1", true}, {"b", page.T("Unknown browser"), ago, "General Hospital", "", false},
 			},
 			Factors: page.AccountFactors{
 				Local: true, App: ago, Recovery: 1, Any: true, CanPasskey: true,

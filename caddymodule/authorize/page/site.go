@@ -85,7 +85,7 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	shown := layout{l.tag.String(), s.name, s.logo.address(), s.style, template.JS(script), v.Data}
 	if err := templateSets()[l][v.Template].Execute(&body, shown); err != nil {
 		s.logger.ErrorContext(r.Context(), "page not rendered", "error", err)
-		http.Error(w, "Something went wrong here.", http.StatusServiceUnavailable)
+		http.Error(w, "Something went wrong.", http.StatusServiceUnavailable)
 		return
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")

@@ -633,7 +633,7 @@ func TestProviderDown(t *testing.T) {
 				}
 				return
 			}
-			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(page, "The Clinic cannot be reached at the moment.") {
+			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(page, "The Clinic is unavailable right now.") {
 				t.Fatalf("%d: %s", response.StatusCode, page)
 			}
 			if tt.idps != nil {

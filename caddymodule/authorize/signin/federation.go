@@ -24,7 +24,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/relyingparty"
 )
 
-var errDoubleSignIn = oauth2.NewRestartError("This sign-in is already over. Go back to the app.")
+var errDoubleSignIn = oauth2.NewRestartError("You already completed this sign-in. Go back to the app.")
 
 // maxStates is the number of used states remembered per person.
 const maxStates = 200
@@ -261,7 +261,7 @@ type pendingSignIn struct {
 	Renewal  bool                               `json:"renewal,omitempty"` // see [Renewal]
 }
 
-var errNoPendingSignIn = oauth2.NewRestartError("This sign-in was not started in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
+var errNoPendingSignIn = oauth2.NewRestartError("This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.")
 
 // pendingLifetime is the maximum duration of a sign-in at a provider.
 const pendingLifetime = 10 * time.Minute

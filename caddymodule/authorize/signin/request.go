@@ -255,7 +255,7 @@ func (v visit) Reject(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	v.visits.frame.Trail.RecordRejection(r, audit.Event{Kind: audit.SignIn, Err: err})
 	v.visits.frame.Site.ShowMessage(w, r, e.HTTPStatus(), page.Message{
-		Title: page.T("You are not signed in"), Text: page.T("That did not work. Try again, or ask the people who run this site."),
+		Title: page.T("Sign-in failed"), Text: page.T("Try again, or contact your organization’s IT help desk."),
 	})
 }
 

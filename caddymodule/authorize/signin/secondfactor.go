@@ -196,7 +196,7 @@ const (
 	maxPendingFactor = 10 << 10
 )
 
-var errCodeTooLate = oauth2.NewRestartError("This sign-in took too long, was started in another browser, or is already over. Go back to the app and sign in from there again.")
+var errCodeTooLate = oauth2.NewRestartError("This sign-in has expired, was started in another browser, or is already complete. Go back to the app and sign in again.")
 
 // pendingSecondFactor is a sign-in after the first factor. It is not a session and is accepted by
 // no other endpoint. The browser stores it sealed, so that abandoned sign-ins use no memory.

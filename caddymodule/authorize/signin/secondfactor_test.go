@@ -46,7 +46,7 @@ func TestSecondFactor(t *testing.T) {
 				}
 				if tt.want == http.StatusForbidden {
 					text := authorizetest.Body(t, r)
-					authorizetest.WantText(t, text, "The code is wrong, too old, or was used already.")
+					authorizetest.WantText(t, text, "This code is incorrect, expired or already used.")
 					r = b.SendOTP(authorizetest.Field(t, text, "factor"), authorizetest.CodeNow())
 				}
 				if authorizetest.Location(t, r).Query().Get("code") == "" {
@@ -205,7 +205,7 @@ func TestCodesAreCounted(t *testing.T) {
 		}
 		b := authorizetest.NewBrowser(t, s)
 		r := b.SendOTP(b.OpenSecondFactor(b.SignIn(authorizetest.Request(nil), "alice", "right")), authorizetest.CodeNow())
-		if text := authorizetest.Body(t, r); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || !strings.Contains(text, "Too many wrong codes.") {
+		if text := authorizetest.Body(t, r); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || !strings.Contains(text, "Too many attempts.") {
 			t.Errorf("status %d, %v: %s", r.StatusCode, r.Header, text)
 		}
 	})

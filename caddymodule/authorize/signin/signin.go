@@ -206,7 +206,7 @@ const PageLifetime = time.Hour
 const loginPurpose = "login"
 
 // ErrPageExpired means that a page has expired or was opened in another browser.
-var ErrPageExpired = oauth2.NewRestartError("This sign-in page is too old, or was opened in another browser. Go back to the app and sign in from there again.")
+var ErrPageExpired = oauth2.NewRestartError("This sign-in page has expired or was opened in another browser. Go back to the app and sign in again.")
 
 // ErrDenied means that the person denied the request.
 var ErrDenied = &oauth2.Error{Code: "access_denied", Description: "the person did not allow it"}
@@ -235,16 +235,16 @@ func (f *Frame) FormAction(addresses ...string) string {
 func (f *Frame) ShowError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	message := page.Message{
-		Title: page.T("This link does not work"), Detail: e.Description,
-		Text: page.T("The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:"),
+		Title: page.T("This link doesn’t work"), Detail: e.Description,
+		Text: page.T("The app sent an invalid request. Go back to the app and try again. If you see this page again, send these details to the app’s developer:"),
 	}
 	f.Trail.RecordRejection(r, audit.Event{Kind: kindOf(r.URL.Path), Err: err})
 	var own *oauth2.Error
 	switch {
 	case e.IsUserCorrectable:
-		message = page.Message{Title: page.T("Please start again"), Text: page.Problem(e)}
+		message = page.Message{Title: page.T("Start again"), Text: page.Problem(e)}
 	case !errors.As(err, &own):
-		message = page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
+		message = page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
 	}
 	f.Site.Show(w, r, page.View{Template: "message", Status: e.HTTPStatus(), Data: message, Policy: page.Policy{Ancestors: f.Ancestors}})
 }

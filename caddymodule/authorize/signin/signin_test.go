@@ -60,7 +60,7 @@ func TestSignInRefused(t *testing.T) {
 			if r.StatusCode != http.StatusForbidden || r.Header.Get("Location") != "" || b.Cookies["__Host-fhir-session"] != "" {
 				t.Errorf("status %d, cookies %v", r.StatusCode, b.Cookies)
 			}
-			if !strings.Contains(text, "The user name or the password is wrong.") || strings.Contains(text, "<script>alert") {
+			if !strings.Contains(text, "Incorrect username or password.") || strings.Contains(text, "<script>alert") {
 				t.Errorf("page: %s", text)
 			}
 			sealed := authorizetest.Field(t, text, "request")
@@ -418,7 +418,7 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 				t.Errorf("the form may not lead to the provider: %s", policy)
 			}
 			page := authorizetest.Body(t, shown)
-			for _, text := range []string{"&lt;b&gt;Alice&lt;/b&gt; &amp; ", "<small>&lt;i&gt;alice</small>", "Sign out at General Hospital"} {
+			for _, text := range []string{"&lt;b&gt;Alice&lt;/b&gt; &amp; ", "<small>&lt;i&gt;alice</small>", "Sign out of General Hospital"} {
 				if !strings.Contains(page, text) || strings.Contains(page, "<b>Alice") || strings.Contains(page, "<i>alice") {
 					t.Errorf("no %s: %s", text, page)
 				}

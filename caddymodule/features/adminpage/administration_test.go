@@ -277,7 +277,7 @@ func TestLists(t *testing.T) {
 	if waits, others := strings.Index(page, ">waiting<"), strings.Index(page, ">app <"); waits < 0 || others < waits || strings.Contains(page, "<b>") || strings.Contains(page, ">bob") {
 		t.Errorf("%d %d: %s", waits, others, page)
 	}
-	if n := strings.Count(page, "kind=users&amp;name="); n != 100 || !strings.Contains(page, "There are more.") {
+	if n := strings.Count(page, "kind=users&amp;name="); n != 100 || !strings.Contains(page, "Not all results are shown.") {
 		t.Errorf("%d people", n)
 	}
 	for _, target := range []string{"kind=clients&name=app", "kind=users&name=bob", "kind=users&name=nobody"} {

@@ -122,13 +122,13 @@ func (a *admin) view(w http.ResponseWriter, r *http.Request, v page.View) {
 // showError shows an error. Errors that the administrator can correct are in English, as in the configuration.
 func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	message := page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
+	message := page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
 	back := &page.Link{Address: path, Text: page.T("Back to the administration")}
 	switch {
 	case e.IsUserCorrectable:
-		message = page.Message{Title: page.T("Please start again"), Text: page.Problem(e), Next: back}
+		message = page.Message{Title: page.T("Start again"), Text: page.Problem(e), Next: back}
 	case e.Code != "server_error":
-		message = page.Message{Title: page.T("That did not work"), Text: page.T("Nothing was changed. Go back, and mend what is said below."), Detail: e.Description, Next: back}
+		message = page.Message{Title: page.T("No changes were made"), Text: page.T("Nothing was changed. Go back, and mend what is said below."), Detail: e.Description, Next: back}
 	default:
 		a.core.Responder.Logger.ErrorContext(r.Context(), "page of administrators not shown", "error", err)
 	}
@@ -281,7 +281,7 @@ func item(kind string, e Entry) entryItem {
 	return shown
 }
 
-var errGone = oauth2.NewRestartError("It is no longer there.")
+var errGone = oauth2.NewRestartError("This item was already removed.")
 
 // changeable returns an entry that is not in the configuration.
 func (a *admin) changeable(ctx context.Context, kind, name string) (*Entry, error) {
@@ -314,7 +314,7 @@ func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *sess
 }
 
 var (
-	errNoAction = oauth2.NewRestartError("Use the buttons of the page.")
+	errNoAction = oauth2.NewRestartError("Use the buttons on the page.")
 	errChanged  = oauth2.NewRestartError("Somebody has changed it meanwhile. Open it again.")
 	errOwn      = oauth2.NewRestartError("Another administrator must change your own entry.")
 )

@@ -42,7 +42,7 @@ func TestRegisteredClient(t *testing.T) {
 	q.Set("client_id", c.ID)
 	q.Set("scope", "openid user/*.rs")
 	page, _ := b.OpenForm(b.SignIn(q, "alice", "right"))
-	if !strings.Contains(page, "Allow Newcomer?") || !strings.Contains(page, "registered itself") {
+	if !strings.Contains(page, "Give Newcomer access?") || !strings.Contains(page, "registered itself") {
 		t.Errorf("page %s", page)
 	}
 	code := authorizetest.Location(t, b.Post("/oauth2/consent", authorizetest.TickedForm(page))).Query().Get("code")

@@ -220,10 +220,10 @@ var errPageExpired = oauth2.NewRestartError("This page is too old, or was opened
 // showError shows an error page to the user.
 func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	message := page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
+	message := page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
 	if e.IsUserCorrectable {
 		message = page.Message{
-			Title: page.T("Please start again"), Text: page.Problem(e),
+			Title: page.T("Start again"), Text: page.Problem(e),
 			Next: &page.Link{Address: launchPagePath, Text: page.T("Launch an app")},
 		}
 	}

@@ -248,7 +248,7 @@ func TestLaunchPageWhileDown(t *testing.T) {
 	form := launchChoice(t, openLaunchPage(b, "alice", "right"), nil)
 	h.Down = true
 	for name, r := range map[string]*http.Response{"the page": b.Get(launchPagePath), "the form": b.Post(launchPagePath, form)} {
-		if text := authorizetest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "still signed in") {
+		if text := authorizetest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "Health records are unavailable right now.") {
 			t.Errorf("%s: %d %s", name, r.StatusCode, text)
 		}
 	}
