@@ -39,13 +39,13 @@ func TestAdminPageInBrowser(t *testing.T) {
 		chromedp.KeyEvent("growth-chart"+kb.Tab+"Growth Chart"+kb.Tab+"https://growth.example.org/callback"+kb.Tab+"openid"+kb.Enter+"patient/*.rs"+kb.Tab+kb.Tab+" "))
 	screenshot(t, ctx, "admin-add-typed")
 	tabsTo(t, ctx, `button[value="add"]`)
-	perform(t, ctx, chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//h1[text()='Secret of growth-chart']"))
+	perform(t, ctx, chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//h1[text()='Secret for growth-chart']"))
 	checkAccessible(t, ctx)
 	screenshot(t, ctx, "admin-secret")
 	secret := read(t, ctx, chromedp.Evaluate[string]("document.querySelector('.detail').innerText"))
 
 	perform(t, ctx, chromedp.Navigate(admin+"?kind=users"), chromedp.WaitVisible(chromedp.ID("id")), chromedp.Focus(chromedp.ID("id")),
-		chromedp.KeyEvent("bernadette"+kb.Tab+"Bernadette Bauer"+kb.Enter), chromedp.WaitVisible("//h1[text()='Password of bernadette']"))
+		chromedp.KeyEvent("bernadette"+kb.Tab+"Bernadette Bauer"+kb.Enter), chromedp.WaitVisible("//h1[text()='Password for bernadette']"))
 
 	look("admin", admin, "//a[text()='Growth Chart']")
 	look("admin-add-app", admin+"?kind=clients", "//h1[text()='Add an app']")
@@ -59,7 +59,7 @@ func TestAdminPageInBrowser(t *testing.T) {
 	perform(t, ctx, chromedp.Navigate(admin+"?kind=clients&name=growth-chart"), chromedp.WaitVisible(chromedp.ID("redirect_uris")),
 		chromedp.Focus(chromedp.ID("redirect_uris")), chromedp.KeyEvent("https://growth.example.org/#part"))
 	tabsTo(t, ctx, `button[value="edit"]`)
-	perform(t, ctx, chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//h1[text()='That did not work']"))
+	perform(t, ctx, chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//h1[text()='No changes were made']"))
 	checkAccessible(t, ctx)
 	screenshot(t, ctx, "admin-refused")
 	if page := text(); !strings.Contains(page, "fragment") {

@@ -116,9 +116,9 @@ func TestWhoMayOpenThePage(t *testing.T) {
 		{"no session", nil, func(*authorizetest.Browser) {}, http.StatusSeeOther, toSignIn, ""},
 		{"an administrator", nil, func(b *authorizetest.Browser) { signInAs(b) }, http.StatusOK, "", "growth-chart"},
 		{"too long ago", nil, func(b *authorizetest.Browser) { signInAs(b); time.Sleep(7 * time.Minute) }, http.StatusSeeOther, toSignIn, ""},
-		{"without the scope", func(c *authorize.Config) { c.Users[0].Groups = []string{"nurses"} }, func(b *authorizetest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
-		{"without limits of scopes", func(c *authorize.Config) { c.ScopeLimits = nil }, func(b *authorizetest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
-		{"a group of another provider", func(c *authorize.Config) { c.ScopeLimits[0].IDP = "hospital" }, func(b *authorizetest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You may not open this page"},
+		{"without the scope", func(c *authorize.Config) { c.Users[0].Groups = []string{"nurses"} }, func(b *authorizetest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You don’t have access to this page"},
+		{"without limits of scopes", func(c *authorize.Config) { c.ScopeLimits = nil }, func(b *authorizetest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You don’t have access to this page"},
+		{"a group of another provider", func(c *authorize.Config) { c.ScopeLimits[0].IDP = "hospital" }, func(b *authorizetest.Browser) { signInAs(b) }, http.StatusForbidden, "", "You don’t have access to this page"},
 		{"without a factor", func(c *authorize.Config) { c.Users[0].TOTPSecret = "" }, func(b *authorizetest.Browser) { authorizetest.SignInToAccount(b, "alice", "right") }, http.StatusForbidden, "", "You need a second factor"},
 		{"switched off", func(c *authorize.Config) { c.Features = nil }, func(*authorizetest.Browser) {}, http.StatusNotFound, "", ""},
 	} {

@@ -134,9 +134,9 @@ func TestPagesInEachLanguage(t *testing.T) {
 	pagetest.CheckInEachLanguage(t, files, map[string]page.View{
 		"admin-empty": {Data: overviewPage{Person: page.Person{Name: "Alice"}}},
 		"admin": {Data: overviewPage{
-			Person: page.Person{Name: "Alice Adams", Detail: "alice@example.org"}, Done: page.T("It is added."), Search: "a",
+			Person: page.Person{Name: "Alice Adams", Detail: "alice@example.org"}, Done: page.T("Added."), Search: "a",
 			Apps: entryList{More: true, Items: []entryItem{
-				{Name: "a", Title: "App", Note: page.T("waits for approval"), Since: "2026-05-01", Address: "/oauth2/admin?kind=clients&name=a"}, {Name: "b", Title: "b", Note: page.T("in the configuration")},
+				{Name: "a", Title: "App", Note: page.T("awaiting approval"), Since: "2026-05-01", Address: "/oauth2/admin?kind=clients&name=a"}, {Name: "b", Title: "b", Note: page.T("in the configuration")},
 			}},
 			People: entryList{Items: []entryItem{{Name: "wendy", Title: "Wendy", Note: page.T("in the store"), Problem: "duplicate user wendy", Disabled: true}}},
 		}},

@@ -76,7 +76,7 @@ var errNotAdmin = &oauth2.Error{Code: "access_denied", Description: "the person 
 func (a *admin) refuse(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	a.core.Responder.Trail.Record(r.Context(), audit.Event{Kind: audit.User, Actor: signedIn.User.ID, Err: errNotAdmin})
 	a.core.Pages.ShowMessage(w, r, http.StatusForbidden, page.Message{
-		Title: page.T("You may not open this page"), Text: page.T("It is for administrators. Who is one is decided by the people who run this site."),
+		Title: page.T("You don’t have access to this page"), Text: page.T("Only administrators can open this page. If you need access, contact the administrator of this site."),
 	})
 }
 
@@ -88,7 +88,7 @@ func (a *admin) prove(w http.ResponseWriter, r *http.Request, signedIn *session.
 		a.showError(w, r, err)
 	case a.core.Factors.Local(signedIn.User) && !held.Any():
 		a.core.Pages.ShowMessage(w, r, http.StatusForbidden, page.Message{
-			Title: page.T("You need a second factor"), Text: page.T("Set one up in your account, and then open this page again."),
+			Title: page.T("You need a second factor"), Text: page.T("Set one up in your account, then open this page again."),
 			Next: &page.Link{Address: endpoint.Account, Text: page.T("Your account")},
 		})
 	default:
@@ -101,7 +101,7 @@ func signIn(w http.ResponseWriter) {
 	endpoint.Redirect(w, http.StatusSeeOther, endpoint.Login+"?"+url.Values{"to": {purpose}, "max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}}.Encode())
 }
 
-var errPageExpired = oauth2.NewRestartError("This page is too old, or was opened in another browser. Open it again.")
+var errPageExpired = oauth2.NewRestartError("This page has expired or was opened in another browser. Open the page again.")
 
 // seal seals a session for the forms of a page.
 func (a *admin) seal(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) (string, error) {
@@ -123,12 +123,12 @@ func (a *admin) view(w http.ResponseWriter, r *http.Request, v page.View) {
 func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	message := page.Message{Title: page.T("Something went wrong"), Text: page.T("This site has a temporary problem. Try again in a minute.")}
-	back := &page.Link{Address: path, Text: page.T("Back to the administration")}
+	back := &page.Link{Address: path, Text: page.T("Back to administration")}
 	switch {
 	case e.IsUserCorrectable:
 		message = page.Message{Title: page.T("Start again"), Text: page.Problem(e), Next: back}
 	case e.Code != "server_error":
-		message = page.Message{Title: page.T("No changes were made"), Text: page.T("Nothing was changed. Go back, and mend what is said below."), Detail: e.Description, Next: back}
+		message = page.Message{Title: page.T("No changes were made"), Text: page.T("Go back and correct this problem:"), Detail: e.Description, Next: back}
 	default:
 		a.core.Responder.Logger.ErrorContext(r.Context(), "page of administrators not shown", "error", err)
 	}
@@ -266,9 +266,9 @@ func item(kind string, e Entry) entryItem {
 	shown := entryItem{Name: e.Name, Title: cmp.Or(e.Title, e.Name), Note: page.T("in the configuration"), Problem: e.Problem, Disabled: e.Disabled}
 	switch {
 	case e.PendingApproval:
-		shown.Note = page.T("waits for approval")
+		shown.Note = page.T("awaiting approval")
 	case e.From == Registered:
-		shown.Note = page.T("registered itself")
+		shown.Note = page.T("self-registered")
 	case e.From == Stored:
 		shown.Note = page.T("in the store")
 	}
@@ -315,16 +315,16 @@ func (a *admin) showEntry(w http.ResponseWriter, r *http.Request, signedIn *sess
 
 var (
 	errNoAction = oauth2.NewRestartError("Use the buttons on the page.")
-	errChanged  = oauth2.NewRestartError("Somebody has changed it meanwhile. Open it again.")
-	errOwn      = oauth2.NewRestartError("Another administrator must change your own entry.")
+	errChanged  = oauth2.NewRestartError("Someone else changed this entry. Open the entry again.")
+	errOwn      = oauth2.NewRestartError("You can’t change your own entry. Ask another administrator.")
 )
 
 // done contains the messages in the lists after an action.
 var done = map[string]*page.Text{
-	"add":     page.T("It is added."),
-	"edit":    page.T("The change is saved."),
-	"remove":  page.T("It is removed."),
-	"approve": page.T("The app is approved."),
+	"add":     page.T("Added."),
+	"edit":    page.T("Changes saved."),
+	"remove":  page.T("Removed."),
+	"approve": page.T("App approved."),
 	"secret":  nil, // the secret is shown
 }
 

@@ -144,7 +144,7 @@ func TestClientOnPage(t *testing.T) {
 
 func TestApprovalOnPage(t *testing.T) {
 	g := newAdminPage(t)
-	if page := gatewaytest.Read(t, g.Get("/oauth2/admin", "")); !strings.Contains(page, "waits for approval") || strings.Index(page, authorizetest.NewcomerID) > strings.Index(page, "demo-app") {
+	if page := gatewaytest.Read(t, g.Get("/oauth2/admin", "")); !strings.Contains(page, "awaiting approval") || strings.Index(page, authorizetest.NewcomerID) > strings.Index(page, "demo-app") {
 		t.Errorf("the app that waits is not first: %s", page)
 	}
 	if got := g.starts(authorizetest.NewcomerID, authorizetest.Callback); got != http.StatusForbidden {
