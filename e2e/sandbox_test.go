@@ -53,7 +53,7 @@ func TestSandbox(t *testing.T) {
 	t.Run("another patient", func(t *testing.T) {
 		perform(t, ctx,
 			chromedp.SetValue(chromedp.ID("other"), "p07"),
-			chromedp.Click("//button[text()='Ask for this record']"),
+			chromedp.Click("//button[text()='Request this record']"),
 			chromedp.WaitVisible("//code[text()='GET Patient/p07']"),
 		)
 		checkStatuses(t, ctx, "refused", "404", "403")

@@ -64,7 +64,7 @@ func TestLocalAppIsLocal(t *testing.T) {
 		"http://192.168.1.1/", "http://0.0.0.0/", "com.example.app://localhost/", "http://localhost:3000/#x", "http://evil.localhost/", `http://localhost\@evil.example/`,
 	} {
 		r := b.Post(launchPagePath, launchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {uri}}))
-		if text := authorizetest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !strings.Contains(text, "must be on this computer") {
+		if text := authorizetest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !strings.Contains(text, "Enter a launch URI on this computer") {
 			t.Errorf("launched at %q: %d", uri, r.StatusCode)
 		}
 		authorizetest.WantStatus(t, b.Authorize(authorizetest.Request(url.Values{"client_id": {"sandbox-local-app"}, "redirect_uri": {uri}})), http.StatusBadRequest, uri)

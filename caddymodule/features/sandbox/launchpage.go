@@ -215,7 +215,7 @@ func (lp *launchPage) addresses() (list []string) {
 	return list
 }
 
-var errPageExpired = oauth2.NewRestartError("This page is too old, or was opened in another browser. Open it again.")
+var errPageExpired = oauth2.NewRestartError("This page has expired or was opened in another browser. Open the page again.")
 
 // showError shows an error page to the user.
 func (lp *launchPage) showError(w http.ResponseWriter, r *http.Request, err error) {
