@@ -41,21 +41,21 @@ type Feature interface {
 type Core struct {
 	Config *Config // complete configuration
 
-	Trail         *audit.Recorder         // recorder of audit events
-	Responder     *endpoint.Responder     // JSON responses for clients
-	Limiter       *lockout.Limiter        // lockout after failed attempts
-	Accounts      *people.Accounts        // local users and federated accounts
-	Factors       *factor.Factors         // second factors and passkeys
-	Clients       *client.Registry        // client registry; features add to its Sources
-	Authenticator *client.Authenticator   // client authentication
-	Revocations   *revocation.Revocations // revoked tokens and families
-	Consents      *consent.Consents       // stored consents
-	Sessions      *session.Sessions       // browser sessions
-	Tokens        *token.Tokens           // issue, refresh and revocation of tokens
-	Launches      *launch.Launches        // launch contexts registered by EHRs
-	Patients      *launch.Patients        // patients that a user may choose
-	Pages         *page.Site              // HTML pages
-	Ending        *deprovisioning.Deprovisioner  // revocation at the request of identity providers
+	Trail         *audit.Recorder               // recorder of audit events
+	Responder     *endpoint.Responder           // JSON responses for clients
+	Limiter       *lockout.Limiter              // lockout after failed attempts
+	Accounts      *people.Accounts              // local users and federated accounts
+	Factors       *factor.Factors               // second factors and passkeys
+	Clients       *client.Registry              // client registry; features add to its Sources
+	Authenticator *client.Authenticator         // client authentication
+	Revocations   *revocation.Revocations       // revoked tokens and families
+	Consents      *consent.Consents             // stored consents
+	Sessions      *session.Sessions             // browser sessions
+	Tokens        *token.Tokens                 // issue, refresh and revocation of tokens
+	Launches      *launch.Launches              // launch contexts registered by EHRs
+	Patients      *launch.Patients              // patients that a user may choose
+	Pages         *page.Site                    // HTML pages
+	Ending        *deprovisioning.Deprovisioner // revocation at the request of identity providers
 
 	// RegistrationEndpoint is the URL of the client registration endpoint (RFC 7591 §3), or "".
 	RegistrationEndpoint string

@@ -21,7 +21,7 @@ import (
 type ConfiguredStore struct {
 	*stores.Copy
 	Keys  KeysLocation // location of the signing keys
-	Close func()    // must be called
+	Close func()       // must be called
 }
 
 // KeysLocation is the location of a configuration's signing keys and registered clients.

@@ -109,14 +109,14 @@ type ServerUpdater interface {
 
 // An Entry is a client or user, regardless of where it was added. Secrets and hashes are left out.
 type Entry struct {
-	Name    string    `json:"name"`                    // client_id, or user name
-	From    string    `json:"from"`                    // configuration, store or registration
-	Since   time.Time `json:"since,omitzero"`          // time when the entry was added
-	PendingApproval   bool      `json:"waits,omitempty"`         // whether the client awaits approval
-	Has     bool      `json:"has_secret,omitempty"`    // whether the client has a secret that can be rotated
-	Problem string    `json:"problem,omitempty"`       // why the entry is not active
-	Secret  string    `json:"client_secret,omitempty"` // new secret, which is shown only once
-	Config  any       `json:"config,omitempty"`        // in the format of the JSON configuration
+	Name            string    `json:"name"`                    // client_id, or user name
+	From            string    `json:"from"`                    // configuration, store or registration
+	Since           time.Time `json:"since,omitzero"`          // time when the entry was added
+	PendingApproval bool      `json:"waits,omitempty"`         // whether the client awaits approval
+	Has             bool      `json:"has_secret,omitempty"`    // whether the client has a secret that can be rotated
+	Problem         string    `json:"problem,omitempty"`       // why the entry is not active
+	Secret          string    `json:"client_secret,omitempty"` // new secret, which is shown only once
+	Config          any       `json:"config,omitempty"`        // in the format of the JSON configuration
 }
 
 // EntryManager is a [Feature] with which other features list clients and users and change those that are not in the configuration.

@@ -109,9 +109,9 @@ func (s *testStore) Provision(caddy.Context) error {
 	return s.Use("test_shared", fmt.Sprint(server.number, " ", s.Gateway), func(*slog.Logger) (*stores.Remote, error) {
 		return &stores.Remote{
 			Shared: server.gateway(s.Gateway), Check: server.check,
-			Close:       func() error { server.mu.Lock(); defer server.mu.Unlock(); server.closed++; return nil },
-			Connections: func() (open, used int) { return 3, 1 },
-			SeparateStoreHint:         "an option",
+			Close:             func() error { server.mu.Lock(); defer server.mu.Unlock(); server.closed++; return nil },
+			Connections:       func() (open, used int) { return 3, 1 },
+			SeparateStoreHint: "an option",
 		}, nil
 	})
 }
@@ -469,7 +469,10 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			memory := app.stores.Store.(*memory.Store)
 			t.Cleanup(func() { // all gateways of the process share the store
 				memory.SetMaxEntries(0)
-				await(t, "it is well again", func() bool { app.stores.ClearRecovered(); return app.stores.Health(context.Background())[1].Problem == nil })
+				await(t, "it is well again", func() bool {
+					app.stores.ClearRecovered()
+					return app.stores.Health(context.Background())[1].Problem == nil
+				})
 			})
 			for i := range 3 {
 				if err := memory.Put(t.Context(), "k:"+string(rune('a'+i)), nil, time.Minute); err != nil {

@@ -151,12 +151,12 @@ type Concepts struct {
 
 	// The following interfaces are never nil.
 	Hierarchy    Hierarchy
-	Filters      Filters      // never nil
-	FilterReader FilterReader // never nil
-	Explainer    Explainer    // never nil
-	Notes        Notes        // never nil
-	Dialects     Dialects     // never nil
-	Refuser      CodeExplainer      // never nil
+	Filters      Filters       // never nil
+	FilterReader FilterReader  // never nil
+	Explainer    Explainer     // never nil
+	Notes        Notes         // never nil
+	Dialects     Dialects      // never nil
+	Refuser      CodeExplainer // never nil
 }
 
 // DetectInterfaces detects the interfaces of a system. It calls no methods, because concepts must not be read before their first use.
@@ -215,7 +215,7 @@ func (plain) Status(Concept) string                                   { return "
 func (plain) AppendExtensions(dst []Extension, _ Concept) []Extension { return dst }
 func (plain) FilterValue(_ int, value string) (string, error)         { return value, nil }
 func (plain) Explain(Concept, int, string, string) string             { return "" }
-func (plain) InvalidReason([]byte) string                                   { return "" }
+func (plain) InvalidReason([]byte) string                             { return "" }
 
 // monolingual has only texts in the language of its displays.
 type monolingual struct{ System }

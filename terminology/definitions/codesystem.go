@@ -32,7 +32,7 @@ type CodeSystem struct {
 	byValue        string              // ByValue of a source: see [codesystem.Source]
 	builtIn        bool                // from a source; its concepts must not be read before the first request needs them
 	system         uint32              // index of the URL in SystemTable.List
-	OtherMembers           []fhirjson.Member   // all other members except concept, unchanged
+	OtherMembers   []fhirjson.Member   // all other members except concept, unchanged
 }
 
 // Number returns the number of a concept, or Parsed for a concept of a grammar.

@@ -18,17 +18,17 @@ import (
 
 // Set is an immutable set of definitions, created by [Load]. It is safe for concurrent use.
 type Set struct {
-	Systems   SystemTable   // code systems
-	ValueSets valueSetTable // value sets
-	Maps      MapTable      // concept maps
-	Base      *Set          // of an overlay: the underlying Set
-	Loaded    time.Time     // time of loading
-	RequestDigest      RequestDigest          // of an overlay for a request: digest of its resources
-	Bounds    bounds        // limits on the cost of operations
-	Usage     Usage         // usage weights of codes
-	rows      listed        // concepts that value sets enumerate
-	synonyms  *textindex.Synonyms
-	brought   int // number of definitions sent with a request, including contained ones
+	Systems       SystemTable   // code systems
+	ValueSets     valueSetTable // value sets
+	Maps          MapTable      // concept maps
+	Base          *Set          // of an overlay: the underlying Set
+	Loaded        time.Time     // time of loading
+	RequestDigest RequestDigest // of an overlay for a request: digest of its resources
+	Bounds        bounds        // limits on the cost of operations
+	Usage         Usage         // usage weights of codes
+	rows          listed        // concepts that value sets enumerate
+	synonyms      *textindex.Synonyms
+	brought       int // number of definitions sent with a request, including contained ones
 }
 
 // bounds contains the limits on the cost of one operation. See [Options].

@@ -19,15 +19,15 @@ import (
 type ValueSet struct {
 	Definition
 	compose
-	Key         string             // cache key for expansions: url|version, or the reference of an implicit value set
-	Container   *ValueSet          // containing value set, or nil
-	Supplements []string           // canonicals of supplements from the extension valueset-supplement
-	Defaults    []parameters.Input // default $expand parameters from the extension valueset-expansion-parameter
-	Contained   []*ValueSet        // contained value sets
-	CodeSystems []uint32           // contained code systems, as indexes in SystemTable.CodeSystems
-	OtherMembers        []fhirjson.Member  // compose and all other members, unchanged
-	Stored      *StoredExpansion   // stored expansion that Include was built from; nil: built from compose
-	Partial     string             // reason why a stored expansion without compose may be incomplete
+	Key          string             // cache key for expansions: url|version, or the reference of an implicit value set
+	Container    *ValueSet          // containing value set, or nil
+	Supplements  []string           // canonicals of supplements from the extension valueset-supplement
+	Defaults     []parameters.Input // default $expand parameters from the extension valueset-expansion-parameter
+	Contained    []*ValueSet        // contained value sets
+	CodeSystems  []uint32           // contained code systems, as indexes in SystemTable.CodeSystems
+	OtherMembers []fhirjson.Member  // compose and all other members, unchanged
+	Stored       *StoredExpansion   // stored expansion that Include was built from; nil: built from compose
+	Partial      string             // reason why a stored expansion without compose may be incomplete
 }
 
 // compose is ValueSet.compose.

@@ -35,9 +35,9 @@ type settings struct {
 	off      bool // no cache
 	cache    cache.Options
 	upstream string
-	lifetime time.Duration        // lifetime of the upstream's responses
-	fetched  *terminology.Fetched // definitions from the next handler
-	wholes   *remote.FullExpansions       // full expansions from the upstream
+	lifetime time.Duration          // lifetime of the upstream's responses
+	fetched  *terminology.Fetched   // definitions from the next handler
+	wholes   *remote.FullExpansions // full expansions from the upstream
 }
 
 // site is a dispatcher in front of a next handler.

@@ -104,4 +104,6 @@ type Invalidation struct {
 	CodeSystem string `json:"code_system,omitempty"`
 }
 
-func (e Invalidation) isAll() bool { return len(e.Written) == 0 && e.ValueSet == "" && e.CodeSystem == "" }
+func (e Invalidation) isAll() bool {
+	return len(e.Written) == 0 && e.ValueSet == "" && e.CodeSystem == ""
+}

@@ -46,8 +46,8 @@ type State struct {
 	cache   *cache.Cache // nil disables storing
 	routes  *remote.Routes
 	wholes  *remote.FullExpansions // nil disables fetching
-	backend *backend       // nil disables fetching definitions
-	backoff remote.Backoff // state of the next handler
+	backend *backend               // nil disables fetching definitions
+	backoff remote.Backoff         // state of the next handler
 
 	announce func(Invalidation) // nil: no broadcast
 }

@@ -198,7 +198,7 @@ func loggable(text string) string {
 type Request struct {
 	User, ClientID, scope string // user, client and granted scope
 	Person                       // identity at the identity provider, for rejections
-	Rejected               bool   // whether a rejection has been recorded
+	Rejected              bool   // whether a rejection has been recorded
 	Redirect                     // rejected redirect URI, if any
 
 	// Release makes values used up by the request usable again after a server error. May be nil.

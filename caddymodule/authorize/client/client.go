@@ -131,7 +131,7 @@ type Settings struct {
 	Registered         bool   `json:"-"` // the client registered itself: only the digest of its secret is stored
 
 	PendingApproval bool                 `json:"-"` // pending approval by the operator
-	Keys  *relyingparty.KeySet `json:"-"` // keys from JWKS or JWKSURI; default: created by [Client.Complete]
+	Keys            *relyingparty.KeySet `json:"-"` // keys from JWKS or JWKSURI; default: created by [Client.Complete]
 
 	secretDigest []byte                            // nil without a secret
 	guessable    bool                              // whether Secret is guessable

@@ -34,10 +34,10 @@ var ErrNotRegistered = errors.New("no client with this client_id has registered 
 
 // RegisteredClient is a client that registered itself, as shown to operators.
 type RegisteredClient struct {
-	Client   Client    // as registered, limited to the permissions in the configuration
-	IssuedAt time.Time // registration time
-	PendingApproval    bool      // pending approval by the operator
-	Secret   bool      // whether it has a secret
+	Client          Client    // as registered, limited to the permissions in the configuration
+	IssuedAt        time.Time // registration time
+	PendingApproval bool      // pending approval by the operator
+	Secret          bool      // whether it has a secret
 }
 
 // Registry finds clients.

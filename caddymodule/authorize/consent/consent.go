@@ -255,8 +255,8 @@ type Approval struct {
 
 // Subject identifies the subject of a request.
 type Subject struct {
-	Patient string // patient id, or ""
-	IsOnlyPatient     bool   // whether the person has no other patient
+	Patient       string // patient id, or ""
+	IsOnlyPatient bool   // whether the person has no other patient
 }
 
 const (
@@ -397,8 +397,8 @@ func (g GrantedItem) IsComplete() bool { return slices.Contains(g.Scopes, g.Item
 
 // Decision is a person's answer to all requested items.
 type Decision struct {
-	Items []GrantedItem   // by item, in order
-	Until time.Time // expiry of offline_access if allowed; zero if not chosen
+	Items []GrantedItem // by item, in order
+	Until time.Time     // expiry of offline_access if allowed; zero if not chosen
 }
 
 // ScopesFor returns the allowed scopes of an item.

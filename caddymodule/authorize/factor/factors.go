@@ -57,7 +57,9 @@ func (fs *Factors) Load(ctx context.Context, user *people.User) (*EnrolledFactor
 
 // NeedsProof reports whether a session requires a second factor, because the user has since enrolled
 // one in another session.
-func (h *EnrolledFactors) NeedsProof(by SessionContext) bool { return h.Any() && h.Session != by.SID && !by.MultiFactor }
+func (h *EnrolledFactors) NeedsProof(by SessionContext) bool {
+	return h.Any() && h.Session != by.SID && !by.MultiFactor
+}
 
 // NeedsProof is like [EnrolledFactors.NeedsProof], but for a user.
 func (fs *Factors) NeedsProof(ctx context.Context, user *people.User, by SessionContext) (bool, error) {

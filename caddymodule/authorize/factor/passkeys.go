@@ -33,9 +33,9 @@ type Passkeys struct {
 	enrolments *Enrolments
 	directory  *people.Directory
 	sealer     *browser.Sealer
-	challenges store.Store   // store for answered challenges
+	challenges store.Store         // store for answered challenges
 	answers    *store.PerUserLimit // answered challenges by user
-	inUse      atomic.Bool   // cached result of [Passkeys.InUse]
+	inUse      atomic.Bool         // cached result of [Passkeys.InUse]
 }
 
 // ErrPasskey rejects a passkey.

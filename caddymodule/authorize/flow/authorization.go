@@ -280,7 +280,7 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 		RedirectURI:    req.target.redirectURI,
 		RequestedScope: req.requestedScope,
 		Scope:          req.scope,
-		ExpiresAt:          req.offlineExpiry,
+		ExpiresAt:      req.offlineExpiry,
 		User:           by.User.ID,
 		SignedInAt:     by.SignedInAt,
 		Session:        by.SID,
@@ -293,7 +293,7 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 		Nonce:          req.nonce,
 		Launch:         req.context(by.User.Person(), styleURL),
 		Launcher:       req.launch.launcher(),
-		ConsentPatient:          req.about.Patient,
+		ConsentPatient: req.about.Patient,
 		ShortTokens:    req.launch.shortTokens(),
 
 		UserinfoClaims: req.claims.userinfo,

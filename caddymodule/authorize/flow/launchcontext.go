@@ -22,7 +22,7 @@ import (
 type launchContext struct {
 	handle     string             // value of the launch parameter, or ""
 	registered *launch.Registered // the registered launch; nil without a handle
-	picked     patientChoice             // choices made on the patient and encounter pages
+	picked     patientChoice      // choices made on the patient and encounter pages
 }
 
 // isFor reports whether the person may use the launch; true without a launch.

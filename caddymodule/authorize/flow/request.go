@@ -27,18 +27,18 @@ import (
 
 // authorizationRequest is a checked request (RFC 6749 §4.1.1 and §4.2.1, RFC 7636 §4.3, OpenID Connect Core §3.1.2.1).
 type authorizationRequest struct {
-	client        *client.Client
-	signIn        signin.Request // who must sign in, and how
-	target        responseTarget
-	requestedScope         string    // scope as requested
-	scope         []string  // scope as granted
-	offlineExpiry         time.Time // expiry of offline_access chosen by the person; zero means the maximum
-	codeChallenge string
-	nonce         string
-	claims        requestedClaims
-	inObject      bool          // parameters are from a request object
-	about         consent.Subject // patient for whom the person's answer is valid
-	launch        launchContext // launch context of the client
+	client         *client.Client
+	signIn         signin.Request // who must sign in, and how
+	target         responseTarget
+	requestedScope string    // scope as requested
+	scope          []string  // scope as granted
+	offlineExpiry  time.Time // expiry of offline_access chosen by the person; zero means the maximum
+	codeChallenge  string
+	nonce          string
+	claims         requestedClaims
+	inObject       bool            // parameters are from a request object
+	about          consent.Subject // patient for whom the person's answer is valid
+	launch         launchContext   // launch context of the client
 }
 
 // RequestParameters lists the supported parameters of authorization requests, including parameters
@@ -288,7 +288,9 @@ func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
 }
 
 // checkSignInParameters parses the parameters that control the sign-in (OpenID Connect Core §3.1.2.1).
-func checkSignInParameters(req *authorizationRequest, p oauth2.Parameters) error { return req.signIn.How.Read(p) }
+func checkSignInParameters(req *authorizationRequest, p oauth2.Parameters) error {
+	return req.signIn.How.Read(p)
+}
 
 func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
 	return req.claims.read(p.Get("claims"), req.client, &req.signIn.How)

@@ -214,16 +214,16 @@ func (l *Registered) IsFor(sub, fhirUser string) bool {
 
 // ErrUnknown means that a launch is unknown, used, expired, or for another app, deliberately indistinguishable.
 var ErrUnknown = &oauth2.Error{
-	Code:        "invalid_request",
-	Description: "launch is unknown: it was used already, is older than ten minutes, or is for another app. Launch the app from the EHR again.",
-	DescribeToClient:       true,
+	Code:             "invalid_request",
+	Description:      "launch is unknown: it was used already, is older than ten minutes, or is for another app. Launch the app from the EHR again.",
+	DescribeToClient: true,
 }
 
 // ErrOtherPerson means that a launch is for a person other than the signed-in one.
 var ErrOtherPerson = &oauth2.Error{
-	Code:        "invalid_request",
-	Description: "launch is for another person than the one who is signed in. Launch the app from the EHR again.",
-	DescribeToClient:       true,
+	Code:             "invalid_request",
+	Description:      "launch is for another person than the one who is signed in. Launch the app from the EHR again.",
+	DescribeToClient: true,
 }
 
 // maxLaunches is the maximum number of pending launches per person and client. Beyond it, the oldest are deleted.

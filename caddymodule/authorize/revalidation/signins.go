@@ -65,9 +65,9 @@ func (s *SignIns) Accept(ctx context.Context, provider string) error {
 
 // PendingSignIn is a new sign-in.
 type PendingSignIn struct {
-	SignIn                   // session and provider
+	SignIn                             // session and provider
 	relyingparty.ProviderTokens        // the provider's tokens for checks
-	Subject           string // sub at the provider
+	Subject                     string // sub at the provider
 }
 
 var errSilent = &oauth2.Error{

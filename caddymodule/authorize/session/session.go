@@ -26,13 +26,13 @@ import (
 
 // SignedIn is a signed-in person with their session.
 type SignedIn struct {
-	User     *people.User  // the user
-	SignedInAt       time.Time     // time of the latest sign-in
-	Age      time.Duration // time since the latest sign-in
-	Provider string        // key of the identity provider; "" for a password sign-in
-	SID      string        // session id for clients (OpenID Connect Back-Channel Logout §2.1)
-	Subject  string        // sub at the provider
-	AMR      []string      // authentication methods (RFC 8176)
+	User       *people.User  // the user
+	SignedInAt time.Time     // time of the latest sign-in
+	Age        time.Duration // time since the latest sign-in
+	Provider   string        // key of the identity provider; "" for a password sign-in
+	SID        string        // session id for clients (OpenID Connect Back-Channel Logout §2.1)
+	Subject    string        // sub at the provider
+	AMR        []string      // authentication methods (RFC 8176)
 
 	// Renewable reports whether the browser should first be redirected to the provider, because the
 	// sign-in can no longer be checked otherwise (package signin). It is false for form submissions,
@@ -48,17 +48,17 @@ func (s *SignedIn) ACR() string { return oauth2.ACR(s.AMR, s.Provider) }
 
 // Session is a stored session. It is written at each sign-in and, if [Sessions].Idle is set, while the user is active.
 type Session struct {
-	Secret     [sha256.Size]byte `json:"secret"`               // SHA-256 of root and secret in the cookie
-	User       string            `json:"user"`                 // sub of the user
-	Credential [sha256.Size]byte `json:"credential"`           // digest of the user's credential at the sign-in
-	Began      time.Time         `json:"began"`                // start of the session
-	SignedInAt         time.Time         `json:"at"`                   // time of the latest sign-in, at the gateway or at the provider
-	ExpiresAt      time.Time         `json:"until,omitzero"`       // expiry of the session regardless of activity
-	LastActiveAt       time.Time         `json:"seen,omitzero"`        // latest activity, accurate to about a tenth of [Sessions].Idle
-	Provider   string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password sign-in
-	AMR        []string          `json:"amr,omitempty"`        // authentication methods (RFC 8176)
-	Address    string            `json:"address,omitempty"`    // IP address of the latest sign-in
-	UserAgent  string            `json:"user_agent,omitempty"` // User-Agent of the latest sign-in
+	Secret       [sha256.Size]byte `json:"secret"`               // SHA-256 of root and secret in the cookie
+	User         string            `json:"user"`                 // sub of the user
+	Credential   [sha256.Size]byte `json:"credential"`           // digest of the user's credential at the sign-in
+	Began        time.Time         `json:"began"`                // start of the session
+	SignedInAt   time.Time         `json:"at"`                   // time of the latest sign-in, at the gateway or at the provider
+	ExpiresAt    time.Time         `json:"until,omitzero"`       // expiry of the session regardless of activity
+	LastActiveAt time.Time         `json:"seen,omitzero"`        // latest activity, accurate to about a tenth of [Sessions].Idle
+	Provider     string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password sign-in
+	AMR          []string          `json:"amr,omitempty"`        // authentication methods (RFC 8176)
+	Address      string            `json:"address,omitempty"`    // IP address of the latest sign-in
+	UserAgent    string            `json:"user_agent,omitempty"` // User-Agent of the latest sign-in
 
 	// UpstreamSubject is the sub of the provider's ID token, to which its logout tokens refer (end.go).
 	UpstreamSubject string `json:"upstream_sub,omitempty"`

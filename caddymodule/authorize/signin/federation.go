@@ -35,9 +35,9 @@ type federation struct {
 	requests     *reopener
 	accounts     *people.Accounts
 	secondFactor *secondFactor
-	signInPage   *signInPage   // offers other sign-in methods if a provider is unreachable
-	store        store.Store   // used states of authentication responses
-	identities   *identities   // identities of sign-ins that failed at the gateway after the exchange
+	signInPage   *signInPage         // offers other sign-in methods if a provider is unreachable
+	store        store.Store         // used states of authentication responses
+	identities   *identities         // identities of sign-ins that failed at the gateway after the exchange
 	states       *store.PerUserLimit // used states by person
 	refusals     *refusals
 	lasting      *OfflineAccessRequester

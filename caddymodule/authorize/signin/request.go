@@ -20,18 +20,18 @@ import (
 
 // Request is a sign-in request of an app (an authorization request) or of a page of the gateway.
 type Request struct {
-	Destination      Destination // destination of the sign-in
-	How     Parameters  // sign-in parameters
-	Query   string      // source from which the request is recreated when the browser returns
-	Purpose Purpose     // continuation after the sign-in
+	Destination Destination // destination of the sign-in
+	How         Parameters  // sign-in parameters
+	Query       string      // source from which the request is recreated when the browser returns
+	Purpose     Purpose     // continuation after the sign-in
 
 	// Once is the single use of a value such as request_uri. It is used up with the response, so
 	// that earlier failures can be retried. May be nil.
 	Once *SingleUseValue
 
-	FactorRequested  bool // all requested factors have been requested from the person
-	Renewed      bool // the session was renewed for this request; required pages have not been shown yet
-	justSignedIn bool // signed in with all enrolled factors
+	FactorRequested bool // all requested factors have been requested from the person
+	Renewed         bool // the session was renewed for this request; required pages have not been shown yet
+	justSignedIn    bool // signed in with all enrolled factors
 }
 
 // MarkUsed uses up the single-use value, in one step after the steps before it.
@@ -211,8 +211,8 @@ func (vs *visits) read(query string) (*Request, error) {
 		target = Target{Path: endpoint.Account, Keep: "part"}
 	}
 	req := &Request{
-		Destination:    Destination{Title: target.Title, Address: address(target.Path, target.Keep, p), ACR: target.ACR},
-		Query: visitPrefix + p.EncodeOnly("acr_values", "login_hint", "max_age", "prompt", "to", "ui_locales", target.Keep),
+		Destination: Destination{Title: target.Title, Address: address(target.Path, target.Keep, p), ACR: target.ACR},
+		Query:       visitPrefix + p.EncodeOnly("acr_values", "login_hint", "max_age", "prompt", "to", "ui_locales", target.Keep),
 	}
 	err = req.How.Read(p)
 	req.How.Prompt = "" // prompt is ignored; max_age is sufficient

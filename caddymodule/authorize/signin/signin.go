@@ -39,9 +39,9 @@ type Config struct {
 
 // SignIn signs people in.
 type SignIn struct {
-	StepUp  *StepUp  // requests further factors from signed-in people
+	StepUp        *StepUp                 // requests further factors from signed-in people
 	OfflineAccess *OfflineAccessRequester // requests long-lived refresh tokens from providers
-	Renewal *Renewal // renews sessions at providers without refresh tokens
+	Renewal       *Renewal                // renews sessions at providers without refresh tokens
 
 	// Endpoints contains the sign-in page and the start and callback of each identity provider, by path.
 	Endpoints map[string]http.Handler

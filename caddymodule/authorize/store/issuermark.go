@@ -17,8 +17,8 @@ const issuerLifetime = 10 * 365 * 24 * time.Hour
 // An OtherIssuerError means that a store contains the state of another issuer. This issuer would accept
 // the other issuer's sessions and codes.
 type OtherIssuerError struct {
-	StoredIssuer string // issuer to which the store is assigned
-	RequestedIssuer   string // issuer that tried to use the store
+	StoredIssuer    string // issuer to which the store is assigned
+	RequestedIssuer string // issuer that tried to use the store
 }
 
 // Error implements error.

@@ -134,8 +134,8 @@ func (t memoryTable) Sweep() error {
 
 // A Table contains the entries of a single-process store. [Capacity.Do] executes steps on it.
 type Table interface {
-	Lookup(key string) (value []byte, found bool)            // an unexpired value, which must not be modified
-	TTL(key string) time.Duration                         // remaining lifetime of a found value
+	Lookup(key string) (value []byte, found bool)          // an unexpired value, which must not be modified
+	TTL(key string) time.Duration                          // remaining lifetime of a found value
 	Set(key string, value []byte, ttl time.Duration) error // copies the value
 	Remove(key string) error                               // the key may be absent
 	Size() int                                             // number of entries, including expired ones
@@ -145,7 +145,7 @@ type Table interface {
 // Capacity limits the size of a single-process store. Entries per person are limited, but if a store is full
 // nevertheless, logout and revocation must work. Kinds in Endings may therefore exceed the limit by an eighth.
 type Capacity struct {
-	Max     int      // maximum number of entries
+	Max           int      // maximum number of entries
 	ReservedKinds []string // kinds with a reserve; see [KindOf]
 }
 

@@ -316,8 +316,8 @@ type Shared interface {
 
 // An Update is a report of a [Shared] store to a follower.
 type Update struct {
-	IsComplete   bool     // entries not in Changes do not exist
-	Changes []Change // oldest first; may contain changes reported before
+	IsComplete bool     // entries not in Changes do not exist
+	Changes    []Change // oldest first; may contain changes reported before
 
 	// QueriedAt is the time of the query by this process's clock: all earlier changes have been reported.
 	QueriedAt time.Time
@@ -375,8 +375,8 @@ type Copyable interface {
 
 // Outage is a period in which a gateway could not respond, because its store was unreachable or the gateway was not running.
 type Outage struct {
-	Began time.Time // start; zero: unknown, all time before Over counts
-	EndedAt  time.Time // end; zero: no outage
+	Began   time.Time // start; zero: unknown, all time before Over counts
+	EndedAt time.Time // end; zero: no outage
 }
 
 // MayAffect reports whether the response to an event at a time may have been lost in the outage: the

@@ -31,7 +31,7 @@ type Grant struct {
 	User           string            `json:"user"`                     // sub of the user
 	SignedInAt     time.Time         `json:"signed_in_at"`             // auth_time
 	GrantedAt      time.Time         `json:"at"`                       // grant time, compared with revocation cutoffs
-	ExpiresAt          time.Time         `json:"until,omitzero"`           // expiry chosen by the person; zero means none
+	ExpiresAt      time.Time         `json:"until,omitzero"`           // expiry chosen by the person; zero means none
 	Session        string            `json:"session,omitempty"`        // sid of the session
 	AMR            []string          `json:"amr,omitempty"`            // authentication methods of the sign-in (RFC 8176)
 	Provider       string            `json:"provider,omitempty"`       // key of the identity provider; "" for local users

@@ -40,11 +40,11 @@ const (
 
 // Entry is an app or a user.
 type Entry struct {
-	From    string    // configuration, [Stored] or [Registered]
-	Since   time.Time // time when the entry was added, if known
-	PendingApproval   bool      // the app awaits approval
-	Secret  bool      // the app has a secret, which can be replaced
-	Problem string    // why the entry is not active
+	From            string    // configuration, [Stored] or [Registered]
+	Since           time.Time // time when the entry was added, if known
+	PendingApproval bool      // the app awaits approval
+	Secret          bool      // the app has a secret, which can be replaced
+	Problem         string    // why the entry is not active
 
 	Fields
 }

@@ -235,9 +235,9 @@ func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 
 // ExceededError is the error of a used-up quota.
 type ExceededError struct {
-	Quota string // name of the quota
-	HolderKind    HolderKind     // kind of the holder
-	First bool   // first refusal of this holder in a minute, worth logging
+	Quota      string     // name of the quota
+	HolderKind HolderKind // kind of the holder
+	First      bool       // first refusal of this holder in a minute, worth logging
 
 	wait int64 // seconds
 }

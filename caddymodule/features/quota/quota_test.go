@@ -10,7 +10,9 @@ import (
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	valid := func() Quota { return Quota{Name: "apps", HolderKind: Client, Limit: 1000, Window: caddy.Duration(time.Minute)} }
+	valid := func() Quota {
+		return Quota{Name: "apps", HolderKind: Client, Limit: 1000, Window: caddy.Duration(time.Minute)}
+	}
 	for name, test := range map[string]struct {
 		change func(*Quota)
 		want   string // substring of the error

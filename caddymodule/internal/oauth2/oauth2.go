@@ -154,10 +154,10 @@ type Error struct {
 	// contains it only if Shown is set.
 	Description string
 
-	Status   int   // the HTTP status of a direct response. Default: 400.
-	Err      error // the cause, for the log only
+	Status            int   // the HTTP status of a direct response. Default: 400.
+	Err               error // the cause, for the log only
 	IsUserCorrectable bool  // the person can correct the error, not the client's developer
-	DescribeToClient    bool  // the redirect URI receives the description too
+	DescribeToClient  bool  // the redirect URI receives the description too
 }
 
 // Error returns the text for logs, including the cause.

@@ -37,8 +37,8 @@ type AuthenticationRequest struct {
 	EssentialACR string // space-separated classes of sign-in; one of them is required
 	ACRClaim     string // claim for requesting EssentialACR regardless of discovery. Default: acr, if supported by discovery.
 
-	OfflineAccess      bool // request a refresh token that outlives the person's existing session at the provider
-	OtherAccount bool // a person other than the one signed in at the provider wants to sign in
+	OfflineAccess bool // request a refresh token that outlives the person's existing session at the provider
+	OtherAccount  bool // a person other than the one signed in at the provider wants to sign in
 
 	MaxAge string // max_age in seconds, compared with auth_time. Empty: no limit.
 }
@@ -534,22 +534,22 @@ type Identity struct {
 	// which they were sent, with numbers as json.Number: an email_verified of "true" stays a string.
 	Claims map[string]any
 
-	RequestedAt    time.Time // time of the request to the provider; later notifications of the provider cover this sign-in
-	IDToken  string    // verified: the hint for [Provider.EndSessionURL]
-	AuthTime time.Time // the auth_time, or zero
+	RequestedAt time.Time // time of the request to the provider; later notifications of the provider cover this sign-in
+	IDToken     string    // verified: the hint for [Provider.EndSessionURL]
+	AuthTime    time.Time // the auth_time, or zero
 
 	ProviderTokens // for later requests to the provider
 }
 
 // ProviderTokens contains the tokens for later requests to the provider.
 type ProviderTokens struct {
-	RefreshToken string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider issued none
-	RefreshUntil time.Time `json:"upstream_refresh_until,omitzero"`  // expiry of RefreshToken, if the provider returns it
-	ExpiresWithSession        bool      `json:"upstream_brief,omitempty"`         // whether RefreshToken expires with the person's session at the provider; [AuthenticationRequest].Lasting requests a longer-lived one
-	Bound        bool      `json:"upstream_bound,omitempty"`         // whether RefreshToken was issued without offline_access, so a refresh may prolong the person's session at the provider
-	Introspects  bool      `json:"upstream_introspects,omitempty"`   // whether the provider can introspect RefreshToken, which prolongs nothing
-	AccessToken  string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], without a refresh token
-	Expires      time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, without a refresh token
+	RefreshToken       string    `json:"upstream_refresh_token,omitempty"` // the latest, for [Provider.Refresh]; "" if the provider issued none
+	RefreshUntil       time.Time `json:"upstream_refresh_until,omitzero"`  // expiry of RefreshToken, if the provider returns it
+	ExpiresWithSession bool      `json:"upstream_brief,omitempty"`         // whether RefreshToken expires with the person's session at the provider; [AuthenticationRequest].Lasting requests a longer-lived one
+	Bound              bool      `json:"upstream_bound,omitempty"`         // whether RefreshToken was issued without offline_access, so a refresh may prolong the person's session at the provider
+	Introspects        bool      `json:"upstream_introspects,omitempty"`   // whether the provider can introspect RefreshToken, which prolongs nothing
+	AccessToken        string    `json:"upstream_access_token,omitempty"`  // for [Provider.Introspect], without a refresh token
+	Expires            time.Time `json:"upstream_expires,omitzero"`        // expiry of the access token, without a refresh token
 }
 
 // heldBy returns the refresh token of a response. Keycloak also returns its lifetime (refresh_expires_in, which is not standardized).

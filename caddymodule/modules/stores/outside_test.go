@@ -86,8 +86,8 @@ func (l *lone) Start(*slog.Logger) error { l.started = true; return nil }
 func (*lone) VolatilityReason() string { return "lone is in memory" }
 
 var (
-	_ stores.Plugin    = (*lone)(nil)
-	_ stores.Starter  = (*lone)(nil)
+	_ stores.Plugin        = (*lone)(nil)
+	_ stores.Starter       = (*lone)(nil)
 	_ stores.VolatileStore = (*lone)(nil)
 )
 

@@ -182,13 +182,13 @@ func (system) FilterValue(property int, value string) (string, error) {
 }
 
 var (
-	_ codesystem.System       = system{}
-	_ codesystem.Filters      = system{}
-	_ codesystem.Explainer    = system{}
-	_ codesystem.FilterReader = system{}
-	_ codesystem.Notes        = system{}
-	_ codesystem.Dialects     = system{}
-	_ codesystem.CodeExplainer      = system{}
+	_ codesystem.System        = system{}
+	_ codesystem.Filters       = system{}
+	_ codesystem.Explainer     = system{}
+	_ codesystem.FilterReader  = system{}
+	_ codesystem.Notes         = system{}
+	_ codesystem.Dialects      = system{}
+	_ codesystem.CodeExplainer = system{}
 )
 
 // namesOf contains the names in a language from Unicode's CLDR.

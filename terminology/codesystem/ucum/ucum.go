@@ -151,11 +151,11 @@ func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codes
 }
 
 var (
-	_ codesystem.System       = system{}
-	_ codesystem.CodeExplainer      = system{}
-	_ codesystem.Filters      = system{}
-	_ codesystem.FilterReader = system{}
-	_ codesystem.Converter    = system{}
+	_ codesystem.System        = system{}
+	_ codesystem.CodeExplainer = system{}
+	_ codesystem.Filters       = system{}
+	_ codesystem.FilterReader  = system{}
+	_ codesystem.Converter     = system{}
 )
 
 // describe returns an expression in words, such as (milligram) / (deciliter) for mg/dL.

@@ -107,12 +107,12 @@ type Options struct {
 	Database int         // database number; only 0 in a cluster
 	TLS      *tls.Config // default: no TLS
 
-	Timeout      time.Duration // limit of a call with its retries; default: 2 s
-	KeyPrefix    string        // default: fhir:
-	WaitReplicas int           // number of replicas that must confirm a change; default: 0
-	MaxEntries   int           // maximum number of keys in the database, counted each second; default: no limit
-	SubscribedKinds     []string      // kinds of keys that are announced when they change
-	Unbounded    []string      // kinds of keys that a full server still stores
+	Timeout         time.Duration // limit of a call with its retries; default: 2 s
+	KeyPrefix       string        // default: fhir:
+	WaitReplicas    int           // number of replicas that must confirm a change; default: 0
+	MaxEntries      int           // maximum number of keys in the database, counted each second; default: no limit
+	SubscribedKinds []string      // kinds of keys that are announced when they change
+	Unbounded       []string      // kinds of keys that a full server still stores
 }
 
 // Sentinel are the Sentinel processes that know the server's address.

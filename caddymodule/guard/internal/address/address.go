@@ -24,11 +24,11 @@ import (
 // Replacer replaces the FHIR server's base URLs by the gateway's in a text that arrives in pieces. The result does not depend
 // on the boundaries of the pieces.
 type Replacer struct {
-	escapes escapes
-	bases   [][]byte
-	publicBase    string
-	rest    []byte // end of the earlier pieces: context, and the possible beginning of an address
-	context int    // length of the part of rest that is already replaced
+	escapes    escapes
+	bases      [][]byte
+	publicBase string
+	rest       []byte // end of the earlier pieces: context, and the possible beginning of an address
+	context    int    // length of the part of rest that is already replaced
 }
 
 const (

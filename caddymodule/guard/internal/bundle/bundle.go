@@ -34,7 +34,7 @@ import (
 type Bundles struct {
 	Server     *fhirserver.Server // client of the FHIR server
 	Judge      *judge.Judge       // judge of the FHIR server's responses
-	Addresses         message.Addresses  // public addresses of the FHIR API
+	Addresses  message.Addresses  // public addresses of the FHIR API
 	Entries    entries            // handler of single entries
 	MaxEntries int                // maximum number of entries per bundle
 	Limit      int64              // maximum total size of the responses in bytes

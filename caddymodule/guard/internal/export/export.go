@@ -34,7 +34,7 @@ import (
 type Exports struct {
 	Server     *fhirserver.Server // sends requests to the FHIR server
 	Judge      *judge.Judge       // judges the responses of the FHIR server
-	Addresses         message.Addresses  // public addresses of the FHIR API
+	Addresses  message.Addresses  // public addresses of the FHIR API
 	Sealing    paging.Sealing     // seals links to the job and its files
 	Binding    string             // binds links to the token
 	R          *http.Request      // client's request

@@ -30,8 +30,8 @@ type requester interface {
 // Judge decides about requests and resources by the token's rights and the policies. [Judge.ForCall] derives the judge of a
 // single call from the judge of the client's request.
 type Judge struct {
-	Server    requester             // looks up resources that others depend on
-	Addresses        message.Addresses // public addresses of the FHIR API
+	Server    requester         // looks up resources that others depend on
+	Addresses message.Addresses // public addresses of the FHIR API
 	Policies  []rule.Policy     // override the rights
 	R         *http.Request     // client's request
 	Token     *guard.Token      // of the client; may be nil

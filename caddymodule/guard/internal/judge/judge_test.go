@@ -43,7 +43,7 @@ type vipResources struct{}
 
 func (vipResources) MayDeny() bool                           { return true }
 func (vipResources) MayAllow() bool                          { return false }
-func (vipResources) DependsOn(element string) bool             { return element == "meta" }
+func (vipResources) DependsOn(element string) bool           { return element == "meta" }
 func (vipResources) DeniesType(context.Context, string) bool { return false }
 
 func (vipResources) Evaluate(_ context.Context, res resource.Resource) rule.Decision {
@@ -75,10 +75,12 @@ type fixedResources struct{ by fixedPolicy }
 
 func (r fixedResources) MayDeny() bool                           { return r.by.Effect != rule.Allow }
 func (r fixedResources) MayAllow() bool                          { return r.by.Effect == rule.Allow }
-func (r fixedResources) DependsOn(element string) bool             { return element == r.by.Rule }
+func (r fixedResources) DependsOn(element string) bool           { return element == r.by.Rule }
 func (r fixedResources) DeniesType(context.Context, string) bool { return r.by.Effect == rule.Deny }
 
-func (r fixedResources) Evaluate(context.Context, resource.Resource) rule.Decision { return r.by.Decision }
+func (r fixedResources) Evaluate(context.Context, resource.Resource) rule.Decision {
+	return r.by.Decision
+}
 
 // Policies combine in any order: a denial wins, then an allowance; otherwise the scopes decide. An unknown effect denies. Each
 // policy gets its own errors, and no policy is called after a denial.

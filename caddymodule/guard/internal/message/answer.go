@@ -17,11 +17,11 @@ import (
 
 // Response is a response that is buffered until it is judged.
 type Response struct {
-	Status int           // HTTP status
-	Header http.Header   // as the FHIR server sent them, until they are localized
-	Body   []byte        // complete
-	IsOutcome   bool          // the body is the outcome of a write, not a resource
-	Buffer *bytes.Buffer // buffer of the body, returned to the pool after the response is sent; may be nil
+	Status    int           // HTTP status
+	Header    http.Header   // as the FHIR server sent them, until they are localized
+	Body      []byte        // complete
+	IsOutcome bool          // the body is the outcome of a write, not a resource
+	Buffer    *bytes.Buffer // buffer of the body, returned to the pool after the response is sent; may be nil
 }
 
 // TypeJSON is the media type of every judged response.

@@ -178,7 +178,7 @@ func (op Operation) with(words []string) (Operation, error) {
 type Calls struct {
 	Server       *fhirserver.Server // sends requests to the FHIR server
 	Judge        *judge.Judge       // judges the responses of the FHIR server
-	Addresses           message.Addresses  // public addresses of the FHIR API
+	Addresses    message.Addresses  // public addresses of the FHIR API
 	Pages        paging.Pages       // seals page links
 	Writes       *write.Writes      // checks writes for $validate
 	Exports      exporter           // starts $export

@@ -79,20 +79,20 @@ type Sealing interface {
 
 // Pages seals and opens page links for the token.
 type Pages struct {
-	Sealing Sealing           // seals the links
-	States  PageStates        // stores states that are too long for a link; nil: links have any length
-	Binding string            // binds links to the token
-	Addresses      message.Addresses // public addresses of the FHIR API
-	FullRequestLinks  bool              // links contain the client's whole request, which policies judge again
+	Sealing          Sealing           // seals the links
+	States           PageStates        // stores states that are too long for a link; nil: links have any length
+	Binding          string            // binds links to the token
+	Addresses        message.Addresses // public addresses of the FHIR API
+	FullRequestLinks bool              // links contain the client's whole request, which policies judge again
 }
 
 // Page is the content of a sealed link: the client's request, and the position.
 type Page struct {
-	Method string   // GET or POST
-	Path   string   // below the FHIR base
-	Query  string   // as sent by the client
-	Body   string   // form of a POST
-	Position     Position // how far it has come
+	Method   string   // GET or POST
+	Path     string   // below the FHIR base
+	Query    string   // as sent by the client
+	Body     string   // form of a POST
+	Position Position // how far it has come
 }
 
 // FullRequestPage returns the page of a request with a link that must contain the whole request.

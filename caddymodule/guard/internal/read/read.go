@@ -23,10 +23,10 @@ import (
 
 // Reads answers the reads and histories of one request.
 type Reads struct {
-	Server *fhirserver.Server // sends requests to the FHIR server
-	Judge  *judge.Judge       // judges the responses of the FHIR server
-	Addresses     message.Addresses  // public addresses of the FHIR API
-	Pages  paging.Pages       // seals page links
+	Server    *fhirserver.Server // sends requests to the FHIR server
+	Judge     *judge.Judge       // judges the responses of the FHIR server
+	Addresses message.Addresses  // public addresses of the FHIR API
+	Pages     paging.Pages       // seals page links
 }
 
 // Read answers a read or vread. The request to the FHIR server is sent even if no grant may cover the resource, and missing and

@@ -36,10 +36,10 @@ type merge struct {
 // source is the state of a branch. Its next matches are taken from memory first, then from left, then from the next
 // page.
 type source struct {
-	matches []message.Entry // visible matches in memory that are not yet on a page
-	others  []message.Entry // the page's other entries, until one of its matches is used
-	left    []string        // Type/id of matches that were read, but are no longer in memory
-	next    paging.BranchPosition    // next page of the FHIR server
+	matches []message.Entry       // visible matches in memory that are not yet on a page
+	others  []message.Entry       // the page's other entries, until one of its matches is used
+	left    []string              // Type/id of matches that were read, but are no longer in memory
+	next    paging.BranchPosition // next page of the FHIR server
 	// before is the place of the page in memory, until one of its matches is used: the page can then be read again.
 	before *paging.BranchPosition
 }

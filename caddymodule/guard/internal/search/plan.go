@@ -25,7 +25,7 @@ import (
 type Searches struct {
 	Server         *fhirserver.Server // sends requests to the FHIR server
 	Judge          *judge.Judge       // judges the responses of the FHIR server
-	Addresses             message.Addresses  // public addresses of the FHIR API
+	Addresses      message.Addresses  // public addresses of the FHIR API
 	Pages          paging.Pages       // seals page links
 	Parameters     searchparam.Set    // supported search parameters
 	Shared         access.Shared      // rules for types outside of compartments

@@ -51,7 +51,9 @@ func (w *write) patching() (func(context.Context, *version) (*message.Response, 
 	switch media, _, _ := mime.ParseMediaType(w.c.Header.Get("Content-Type")); media {
 	case TypeJSONPatch:
 		p, err := readPatch(w.c.Body)
-		return func(ctx context.Context, before *version) (*message.Response, error) { return w.patchTo(ctx, before, p) }, err
+		return func(ctx context.Context, before *version) (*message.Response, error) {
+			return w.patchTo(ctx, before, p)
+		}, err
 	case message.TypeJSON, "application/json":
 		return w.forwardPatch, w.checkFHIRPathPatch(w.c.Body)
 	}

@@ -56,13 +56,13 @@ type Collector func(r Result, c message.Call) (*message.Response, error)
 
 // Writes answers the writes of one request.
 type Writes struct {
-	Server   *fhirserver.Server // sends requests to the FHIR server
-	Judge    *judge.Judge       // judges the responses of the FHIR server
-	Addresses       message.Addresses  // public addresses of the FHIR API
-	Searches *search.Searches   // resolves criteria
-	Reads    *read.Reads        // reads the stored version
-	Shared   access.Shared      // rules for types outside of compartments
-	Upsert   bool               // an update may create a resource
+	Server    *fhirserver.Server // sends requests to the FHIR server
+	Judge     *judge.Judge       // judges the responses of the FHIR server
+	Addresses message.Addresses  // public addresses of the FHIR API
+	Searches  *search.Searches   // resolves criteria
+	Reads     *read.Reads        // reads the stored version
+	Shared    access.Shared      // rules for types outside of compartments
+	Upsert    bool               // an update may create a resource
 
 	ConditionalDeletes *ConditionalDeletes // support by the FHIR server
 

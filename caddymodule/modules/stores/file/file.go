@@ -191,12 +191,12 @@ var (
 	_ store.Store           = (*Store)(nil)
 	_ caddy.CleanerUpper    = (*Store)(nil)
 	_ caddyfile.Unmarshaler = (*Store)(nil)
-	_ stores.FileStore        = (*Store)(nil)
+	_ stores.FileStore      = (*Store)(nil)
 	_ stores.Starter        = (*Store)(nil)
 	_ stores.Stopper        = (*Store)(nil)
-	_ stores.IssuerChecker        = (*Store)(nil)
-	_ stores.WatchProvider        = (*Store)(nil)
-	_ stores.CopySource         = (*Store)(nil)
+	_ stores.IssuerChecker  = (*Store)(nil)
+	_ stores.WatchProvider  = (*Store)(nil)
+	_ stores.CopySource     = (*Store)(nil)
 )
 
 // runningMark is an empty file next to a durable store, from the start of a gateway until it begins to stop. If the store is

@@ -101,6 +101,6 @@ var (
 	_ caddy.CleanerUpper    = (*Store)(nil)
 	_ caddyfile.Unmarshaler = (*Store)(nil)
 	_ stores.Starter        = (*Store)(nil)
-	_ stores.WatchProvider        = (*Store)(nil)
-	_ stores.VolatileStore       = (*Store)(nil)
+	_ stores.WatchProvider  = (*Store)(nil)
+	_ stores.VolatileStore  = (*Store)(nil)
 )
