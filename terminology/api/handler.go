@@ -36,7 +36,7 @@ type Handler struct {
 	Statement Statement
 
 	// AcquireSlot acquires a slot for a costly request, which takes more than a few milliseconds, and returns the function that
-	// releases it. If Turn returns an error, the request fails with status 503 and an error that wraps budget.ErrBusy. Default:
+	// releases it. If AcquireSlot returns an error, the request fails with status 503 and an error that wraps budget.ErrBusy. Default:
 	// unlimited slots.
 	AcquireSlot func(ctx context.Context) (leave func(), err error)
 

@@ -45,8 +45,8 @@ func (d *Set) Use(f func()) {
 	runtime.KeepAlive(d)
 }
 
-// RequestDigest identifies the resources of a request by a digest in order. Overlays of the same Set with equal Sent have equal
-// tables.
+// RequestDigest identifies the resources of a request by a digest in order. Overlays of the same Set with an equal
+// RequestDigest have equal tables.
 type RequestDigest struct {
 	digest [sha256.Size]byte
 	bytes  int

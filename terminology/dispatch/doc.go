@@ -45,6 +45,6 @@
 // [State] outlives a change of settings. It contains the stored responses, the fetched definitions and the servers
 // to call (state.go). A write through the next handler invalidates the dependent responses before the client gets
 // its response: write.go detects writes, reads the changed definitions, and checks the status of the response.
-// State.End removes the responses in every State of the process ([Host].End), and [Peers] notify the other processes
+// State.ApplyInvalidation removes the responses in every State of the process ([Host].End), and [Peers] notify the other processes
 // (peers.go).
 package dispatch

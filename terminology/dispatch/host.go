@@ -92,7 +92,7 @@ const (
 var Outcomes = []Outcome{Here, Stored, Next, Upstream, Refused, Failed}
 
 // Invalidation is an invalidation of stored responses and of definitions fetched from the backend. It covers all of its
-// members; the zero Ending covers everything. Peers exchange it as JSON.
+// members; the zero Invalidation covers everything. Peers exchange it as JSON.
 type Invalidation struct {
 	// Written are changed definitions, by canonical or by type and ID (ValueSet/1), with all dependents.
 	Written []string `json:"written,omitempty"`

@@ -43,7 +43,7 @@ type Peers struct {
 	heard time.Time                            // all messages sent before this time have been received
 }
 
-// message is the next message to send. Each waiting caller has added its Ending.
+// message is the next message to send. Each waiting caller has added its Invalidation.
 type message struct {
 	endings []Invalidation
 	done    bool
@@ -124,8 +124,8 @@ type ReceivedMessages struct {
 
 // Message is a message of a peer or this process.
 type Message struct {
-	ID   string // ID passed to Tell
-	Text []byte // message passed to Tell
+	ID   string // ID passed to Send
+	Text []byte // message passed to Send
 }
 
 // Apply applies the invalidations of peers. Call it for all news, even without messages, because news indicate that

@@ -6,7 +6,7 @@
 //	query.go      the parameters, including a value set's own; _summary and _elements
 //	expansion.go  a page of codes; expansion.identifier; entity tags
 //	writer.go     the ValueSet as JSON
-//	whole.go      builds a Whole from the pages of another server; searches and pages it
+//	whole.go      builds a FullExpansion from the pages of another server; searches and pages it
 //
 // # Parameters
 //

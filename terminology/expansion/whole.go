@@ -143,7 +143,7 @@ func (w *FullExpansion) appendIdentifier(dst []byte, p Page) []byte {
 	return appendUUID(dst, name)
 }
 
-// wholeCorpus is the search corpus of a Whole.
+// wholeCorpus is the search corpus of a FullExpansion.
 type wholeCorpus FullExpansion
 
 // Len and the following methods implement [textindex.Corpus].

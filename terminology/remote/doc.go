@@ -1,9 +1,9 @@
 // Package remote sends requests to other servers for missing definitions: FHIR terminology servers over HTTP
 // ([Server]), and the next handler ([Recorder], [Handler]). It stores nothing except full expansions.
 //
-//	Question ──► Subject ──► Routes ──► Wholes ► Server.Ask ──┐    server.go, routes.go, fullexpansions.go
-//	                             └────► next ► Recorder ──────┤    recorder.go; as a source of definitions: handler.go
-//	                                                          └► Answer, validated, or an Error: answer.go, error.go
+//	Question ──► Subject ──► Routes ──► FullExpansions ► Server.Ask ──┐    server.go, routes.go, fullexpansions.go
+//	                             └────► next ► Recorder ──────────────┤    recorder.go; as a source of definitions: handler.go
+//	                                                                  └► Answer, validated, or an Error: answer.go, error.go
 //
 // # Responses
 //

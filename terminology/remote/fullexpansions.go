@@ -23,7 +23,7 @@ import (
 )
 
 // FullExpansions fetches the full expansion of a value set after several different filters with otherwise equal parameters, and
-// then searches it locally. Its fields must be set before the first use. It is safe for concurrent use. A nil Wholes
+// then searches it locally. Its fields must be set before the first use. It is safe for concurrent use. A nil FullExpansions
 // does nothing.
 //
 // Call [FullExpansions.Answer] before each request to a server, and [FullExpansions.RecordResponse] after it. If an expansion is too large or

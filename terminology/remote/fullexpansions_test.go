@@ -42,7 +42,7 @@ func engine(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// asking is a server in a synctest bubble, with a Wholes in front.
+// asking is a server in a synctest bubble, with a FullExpansions in front.
 type asking struct {
 	*FullExpansions
 	server   *Server

@@ -309,7 +309,7 @@ const (
 	maxRefused  = 1000
 )
 
-// A Refusal is a rejected request of a client, without user data, for the client's developer.
+// A Rejection is a rejected request of a client, without user data, for the client's developer.
 type Rejection struct {
 	Time        time.Time `json:"time"`                  // time of the rejection
 	Kind        string    `json:"kind"`                  // kind of the [Event]

@@ -199,7 +199,7 @@ type SessionContext struct {
 	MultiFactor bool   // whether the session was started with a second factor
 }
 
-// NewSessionContext returns the By of a session with the given acr.
+// NewSessionContext returns the context of a session with the given acr.
 func NewSessionContext(sid, acr string) SessionContext {
 	return SessionContext{SID: sid, MultiFactor: oauth2.MeetsACR(acr, oauth2.ACRMultiFactor)}
 }

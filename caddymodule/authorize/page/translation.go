@@ -136,9 +136,9 @@ func wait(d time.Duration) *Text {
 // date formats a FHIR date or time for the language, with the month as a word: 01/05/1970 means
 // different days in different regions. Other texts, such as a year, are unchanged.
 func (l *translation) date(text string) string {
-	months := strings.Fields(l.format(T("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec")))
 	for layout, shown := range map[string]*Text{"2006-01": T("Jan 2006"), time.DateOnly: T("Jan 2, 2006"), time.RFC3339: T("Jan 2, 2006, 3:04 PM")} {
 		if at, err := time.Parse(layout, text); err == nil {
+			months := strings.Fields(l.format(T("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec")))
 			return strings.Replace(at.Format(l.format(shown)), at.Format("Jan"), months[at.Month()-1], 1)
 		}
 	}

@@ -84,7 +84,7 @@ const atRefresh = 10 * time.Second
 
 // StoreCalls returns the durable store calls that store a new sign-in, to be executed with the calls
 // that store its session; none for a provider without revalidation. After a concurrent change
-// ([store.IsConflict]), call Starting again.
+// ([store.IsConflict]), call StoreCalls again.
 func (s *SignIns) StoreCalls(ctx context.Context, b PendingSignIn) ([]*store.Call, error) {
 	p := s.asker.providers.revalidated(b.Provider)
 	now := s.asker.records.now()

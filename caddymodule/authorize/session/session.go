@@ -481,7 +481,7 @@ func (s *Sessions) RecordActivity(ctx context.Context, sid string) error {
 		return err
 	}
 	stored.LastActiveAt = s.Now()
-	if stored.ExpiresAt.IsZero() { // stored by a version without Until
+	if stored.ExpiresAt.IsZero() { // stored by a version without ExpiresAt
 		stored.ExpiresAt = stored.SignedInAt.Add(s.Lifetime)
 	}
 	if !stored.LastActiveAt.Before(stored.ExpiresAt) {

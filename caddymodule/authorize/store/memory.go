@@ -143,7 +143,7 @@ type Table interface {
 }
 
 // Capacity limits the size of a single-process store. Entries per person are limited, but if a store is full
-// nevertheless, logout and revocation must work. Kinds in Endings may therefore exceed the limit by an eighth.
+// nevertheless, logout and revocation must work. Kinds in ReservedKinds may therefore exceed the limit by an eighth.
 type Capacity struct {
 	Max           int      // maximum number of entries
 	ReservedKinds []string // kinds with a reserve; see [KindOf]

@@ -67,7 +67,7 @@ func CauseOf(err error) Cause {
 const trialSize = 8 << 10
 
 // Probe tests whether a store accepts and deletes a new entry. Stores with further requirements, e.g.
-// broadcasting changes, implement their own method Try.
+// broadcasting changes, implement their own method Probe.
 func Probe(ctx context.Context, s Store) error {
 	if own, ok := s.(interface {
 		Probe(ctx context.Context) error

@@ -375,7 +375,7 @@ type Copyable interface {
 
 // Outage is a period in which a gateway could not respond, because its store was unreachable or the gateway was not running.
 type Outage struct {
-	Began   time.Time // start; zero: unknown, all time before Over counts
+	Began   time.Time // start; zero: unknown, all time before EndedAt counts
 	EndedAt time.Time // end; zero: no outage
 }
 

@@ -3,7 +3,7 @@
 //
 //	app.go      features of the fhir app and of fhir_bearer: counts token requests and requests to the FHIR API
 //	quota.go    configuration of a quota; RateLimit fields and refusals
-//	limiter.go  Take: counts a request in all quotas of a kind of holder, or refuses it; sliding windows of the holders in this
+//	limiter.go  Consume: counts a request in all quotas of a kind of holder, or refuses it; sliding windows of the holders in this
 //	            process, across reloads
 //	shared.go   counts in the store that gateways share: an entry for each holder, and leases by gateways
 //

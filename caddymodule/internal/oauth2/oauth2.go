@@ -151,7 +151,7 @@ type Error struct {
 	Code string
 
 	// Description explains the correction to the client's developer. Endpoints send it and error pages show it. A redirect
-	// contains it only if Shown is set.
+	// contains it only if DescribeToClient is set.
 	Description string
 
 	Status            int   // the HTTP status of a direct response. Default: 400.

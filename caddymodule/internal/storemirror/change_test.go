@@ -263,7 +263,7 @@ func TestDeafnessIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// Tell receives each update that the replica receives, after it.
+// Notify receives each update that the replica receives, after it.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

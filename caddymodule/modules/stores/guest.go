@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A Guest is a module in the namespace fhir.stores. The store that its Provision creates, or takes over from the previous
+// A Plugin is a module in the namespace fhir.stores. The store that its Provision creates, or takes over from the previous
 // configuration, is used until its Cleanup.
 //
 // There are two kinds. A store for a single gateway is the module itself: a [store.Store] that implements [Starter], [Stopper],
@@ -29,31 +29,32 @@ type Stopper interface {
 	Stopping()
 }
 
-// A Claimer is a guest that, as the durable store, checks which issuer its state belongs to.
+// An IssuerChecker is a plugin that, as the durable store, checks which issuer its state belongs to.
 type IssuerChecker interface {
 	// CheckIssuer rejects a store with another issuer's state. It reports whether the store was empty before.
 	CheckIssuer(ctx context.Context, issuer string) (isNew bool, err error)
 }
 
-// A Watched guest has a watch that outlives a configuration, as its store does. For other guests, each configuration has one.
+// A WatchProvider is a plugin with a watch that outlives a configuration, as its store does. For other plugins, each
+// configuration has one.
 type WatchProvider interface {
 	// Watch returns the store's watch.
 	Watch() *Watch
 }
 
-// A Located guest keeps its store in a file.
+// A FileStore is a plugin that keeps its store in a file.
 type FileStore interface {
 	// Locate is called before other methods, with the default path of the file.
 	Locate(defaultPath string) error
 }
 
-// A Volatile guest loses its state on a restart.
+// A VolatileStore is a plugin that loses its state on a restart.
 type VolatileStore interface {
 	// VolatilityReason returns the consequence for a durable store.
 	VolatilityReason() string
 }
 
-// A Copied guest is opened for `fhir-store copy`. Other guests are copied without being opened first.
+// A CopySource is a plugin that is opened for `fhir-store copy`. Other plugins are copied without being opened first.
 type CopySource interface {
 	// OpenCopy opens the store for a process that uses it alone. It waits at most wait for another process that uses the store,
 	// and creates a missing store only if mayMake is true.

@@ -200,7 +200,7 @@ var (
 	_ slog.Handler       = (*latestLogger)(nil)
 )
 
-// A Follower broadcasts events of a kind to the other gateways with the same store, by entries of its own kind in that store.
+// A Broadcaster broadcasts events of a kind to the other gateways with the same store, by entries of its own kind in that store.
 type Broadcaster interface {
 	// HandleUpdate is called with each update of the store. It must not block.
 	HandleUpdate(u store.Update)

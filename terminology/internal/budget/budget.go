@@ -13,7 +13,7 @@ import (
 )
 
 // Budget limits the cost of a request in steps of about fifty nanoseconds. All codings, includes and validations of the
-// request spend from it. A nil Budget is unlimited. It is also the context of the request, which Spend checks
+// request charge it. A nil Budget is unlimited. It is also the context of the request, which Charge checks
 // periodically, so that work stops when the client disconnects.
 type Budget struct {
 	context.Context

@@ -296,7 +296,7 @@ func NewSourceReader(ctx context.Context, src io.Reader, most int64) *Reader {
 // would use a hundred times their length.
 type Overhead struct{ bytes, most int64 }
 
-// NewOverhead returns a Shortage with a limit in bytes.
+// NewOverhead returns an Overhead with a limit in bytes.
 func NewOverhead(most int64) *Overhead { return &Overhead{most: most} }
 
 // MaxShort is the default limit of a [Overhead].

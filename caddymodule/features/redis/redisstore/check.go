@@ -91,7 +91,7 @@ func atLeast(version string, major, minor int) bool {
 }
 
 const (
-	trialKey    = "trial"          // key of the entry that Try writes
+	trialKey    = "trial"          // key of the entry that Probe writes
 	trialStream = "trial-changes"  // the stream that announces the entry
 	trialMemory = time.Second      // retention of the announcement
 	trialSize   = 8 << 10          // size of the entry

@@ -70,7 +70,7 @@ func (x *Server) Do(ctx context.Context, c message.Call) (*message.Response, err
 	return &a, nil
 }
 
-// DoBuffered is Ask for a response that is valid until it is released. Each part is admitted within the size limit and the available
+// DoBuffered is Do for a response that is valid until it is released. Each part is admitted within the size limit and the available
 // memory.
 func (x *Server) DoBuffered(ctx context.Context, c message.Call) (*message.ResponseBuffer, error) {
 	if x.asked++; x.asked > x.Limits.Requests {

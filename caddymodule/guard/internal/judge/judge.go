@@ -215,7 +215,7 @@ func (x *Judge) ReadCovered(ctx context.Context, of interaction.Reference, grant
 	return x.judged(ctx, of, grants, a, (*access.Rights).Covers)
 }
 
-// ReadForUpdate is like Resource, but for a resource that is to be changed.
+// ReadForUpdate is like ReadCovered, but for a resource that is to be changed.
 func (x *Judge) ReadForUpdate(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Response) (resource.Resource, error) {
 	return x.judged(ctx, of, grants, a, (*access.Rights).CoversStored)
 }
